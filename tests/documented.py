@@ -5,7 +5,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from headrace.http.app import RESOLVER
+from headrace.http.app import TABLE
 from headrace.http.openapi import document
 
 
@@ -16,6 +16,6 @@ def check_documented(name: str, answer: Any) -> None:
 
 @cache
 def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
-    components = document(RESOLVER)["components"]
+    components = document(TABLE.routes)["components"]
     schema = {"$ref": f"#/components/schemas/{name}", "components": components}
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True)

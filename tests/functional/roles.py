@@ -5,7 +5,7 @@ from itertools import count
 from typing import Any
 
 from headrace.domain.access import Role
-from headrace.http.app import RESOLVER
+from headrace.http import app
 from headrace.http.openapi import document
 from tests.functional.conftest import KEY, Answer, Service
 
@@ -120,7 +120,7 @@ OPEN = {"GET /v1/health", "GET /v1/openapi.json", "GET /v1/docs"}
 
 OPERATIONS: dict[str, dict[str, Any]] = {
     f"{method.upper()} {path}": operation
-    for path, methods in document(RESOLVER)["paths"].items()
+    for path, methods in document(app.TABLE.routes)["paths"].items()
     for method, operation in methods.items()
 }
 KEYED = [route for route in OPERATIONS if route not in OPEN]

@@ -5,14 +5,12 @@ from dataclasses import replace
 import pytest
 
 from headrace.domain.access import Role
-from headrace.http.permissions import NEEDS
 from tests.functional.conftest import KEY, Service
 from tests.functional.roles import EVERYBODY, KEYED, MAY, OPEN, OPERATIONS, everything, keyed, send
 
 
 def test_every_route_has_a_row_in_the_table() -> None:
-    assert {*OPERATIONS} <= {*MAY, *OPEN}
-    assert {*NEEDS} == {*MAY, *OPEN}
+    assert {*OPERATIONS} == {*MAY, *OPEN}
 
 
 @pytest.mark.parametrize("route", KEYED)

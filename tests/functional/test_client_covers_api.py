@@ -9,7 +9,7 @@ import pytest
 
 from headrace import Client, Report
 from headrace.domain.errors import HeadraceError
-from headrace.http.app import RESOLVER
+from headrace.http.app import TABLE
 from headrace.http.openapi import document
 
 NOT_IN_THE_SDK = {
@@ -116,7 +116,7 @@ def test_every_operation_has_a_method() -> None:
     sent = {re.sub(r"/[A-Z]\b", "/{}", seen) for seen in wire.seen}
     operations = {
         f"{method.upper()} {path}"
-        for path, methods in document(RESOLVER)["paths"].items()
+        for path, methods in document(TABLE.routes)["paths"].items()
         for method in methods
     }
     missing = {

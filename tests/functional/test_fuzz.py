@@ -19,7 +19,7 @@ from schemathesis.checks import CheckFunction, not_a_server_error
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi import checks as documented
 
-from headrace.http.app import RESOLVER
+from headrace.http.app import TABLE
 from headrace.http.openapi import document
 from headrace.local.gateway import Gateway, load_handler, load_short_ways
 from headrace.local.requests import LocalRequest
@@ -29,12 +29,12 @@ from tests.functional.conftest import KEY, Service, new_service
 
 OPERATIONS = [
     f"{method.upper()} {path}"
-    for path, methods in document(RESOLVER)["paths"].items()
+    for path, methods in document(TABLE.routes)["paths"].items()
     for method in methods
 ]
 WITH_INPUT = [
     f"{method.upper()} {path}"
-    for path, methods in document(RESOLVER)["paths"].items()
+    for path, methods in document(TABLE.routes)["paths"].items()
     for method, operation in methods.items()
     if "parameters" in operation or "requestBody" in operation
 ]
@@ -80,7 +80,7 @@ def schema(template: Template) -> BaseSchema:
     ever = st.datetimes(datetime(1970, 1, 1), datetime(9998, 12, 31))  # noqa: DTZ001  likewise
     instants = (soon | ever).map(lambda at: f"{at.isoformat()}Z")
     schemathesis.openapi.format("date-time", instants)
-    read = schemathesis.openapi.from_dict(document(RESOLVER))
+    read = schemathesis.openapi.from_dict(document(TABLE.routes))
     handlers = {"api.handler": load_handler("api.handler")}
     read.app = as_wsgi(Gateway(routes(template), handlers, short_ways=load_short_ways()))
     return read

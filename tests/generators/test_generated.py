@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.http.app import RESOLVER
+from headrace.http.app import TABLE
 from headrace.http.openapi import document
 
 HERE = Path(__file__).parent
 PYTHON_TOOLS = HERE.parents[1] / ".venv-generators" / "bin"
 NODE_TOOLS = HERE / "node_modules" / ".bin"
-DOCUMENT = document(RESOLVER)
+DOCUMENT = document(TABLE.routes)
 OPERATIONS = sorted(
     operation["operationId"] for path in DOCUMENT["paths"].values() for operation in path.values()
 )

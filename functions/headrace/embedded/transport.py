@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -26,7 +26,7 @@ from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import LIVE
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService, opened
 from headrace.http import app as api
-from headrace.http.events import api_event
+from headrace.http.request import Request, lower_case, query_of
 from headrace.runtime.function import ANSWER_SECONDS
 from headrace.runtime.wiring import using
 from headrace.store.call_scope import CALL_SECONDS
@@ -85,20 +85,18 @@ def answer(
     if not waits:
         within = min(within, ANSWER_SECONDS + CALL_SECONDS)  # time for that, and none besides
     context = _Context(time.monotonic() + within, lambda: request.abandoned)
-    with using(service.use):
-        status, headers, body = api.answer(_event(request, context), context)  # type: ignore[arg-type]  # as much of a context as the API needs
-    return EmbeddedAnswer(status, headers, body.encode())
-
-
-def _event(request: EmbeddedRequest, context: _Context) -> dict[str, Any]:
-    return api_event(
+    asked = Request(
         request.method,
         request.path,
-        request_id=context.aws_request_id,
-        headers=request.headers,
-        query=request.query,
+        id=context.aws_request_id,
+        context=context,
+        headers=lower_case(request.headers),
+        query=query_of(request.query),
         body=request.content,
     )
+    with using(service.use):
+        reply = api.answer(asked)
+    return EmbeddedAnswer(reply.status, reply.headers, reply.text().encode())
 
 
 def _log_as_a_library() -> None:

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Annotated, Final, Literal, LiteralString, TypeAlias
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.operate import BulkAction
 from headrace.http.audit import filter_shown
 from headrace.http.fields import (
@@ -18,10 +18,11 @@ from headrace.http.fields import (
     contradiction,
     example,
 )
-from headrace.http.filters import FilterBody, ListQueryText, asked, keys_of
+from headrace.http.parameters import Cursor, FilterBody, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
+from headrace.http.request import Reply
+from headrace.http.routing import Answered, Routes, answers
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import ACTIONS
 from headrace.runtime.wiring import use_cases
@@ -31,9 +32,9 @@ from headrace.wire.base import instant
 if TYPE_CHECKING:
     from headrace.ops.operators.actions import ShownRun
 
-router: Final = NounRouter("Actions")
+routes: Final = Routes("Actions")
 
-ActionInPath: TypeAlias = Annotated[str, Path(description="The id of the action.")]
+ActionInPath: TypeAlias = Annotated[str, Field(description="The id of the action.")]
 _SHOWN: Final = "How it stands."
 
 
@@ -107,8 +108,11 @@ def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v1/actions",
+    Permission.OPERATE,
+    examples=BEGIN,
     summary="Begin an action on many tasks",
     description=(
         "The service looks for the tasks, and then acts on exactly those: none that came later, "
@@ -119,7 +123,7 @@ def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
     operation_id="begin_action",
     responses=answers(202, "It is begun.", "ActionSeen"),
 )
-def begin(body: Annotated[ActionBody, Body(openapi_examples=BEGIN)]) -> Answered:
+def begin(body: ActionBody) -> Answered:
     """Begin an action."""
     run = use_cases().actions.begin_all(
         BulkAction(body.action),
@@ -129,11 +133,13 @@ def begin(body: Annotated[ActionBody, Body(openapi_examples=BEGIN)]) -> Answered
         undo_in_seconds=int(body.undo_in_seconds),
         reason=body.reason or "",
     )
-    return json_answer(action_answer(run), 202)
+    return Reply(action_answer(run), 202)
 
 
-@router.get(
+@routes.add(
+    "GET",
     "/v1/actions",
+    Permission.OPERATE,
     summary="List actions on many tasks, the latest first",
     description=f"Those of which all queues are the key's.{keys_of(ACTIONS)}",
     operation_id="list_actions",
@@ -141,7 +147,7 @@ def begin(body: Annotated[ActionBody, Body(openapi_examples=BEGIN)]) -> Answered
 )
 def list_actions(
     queue: Annotated[
-        str | None, Query(max_length=128, description="That touch this queue.")
+        str | None, Field(max_length=128, description="That touch this queue.")
     ] = None,
     query: ListQueryText = None,
     limit: Limit = 50,
@@ -157,11 +163,13 @@ def list_actions(
         cursor=cursor,
     )
     shown = [action_answer(run) for run in page.shown]
-    return json_answer(action_wire.Actions(actions=shown, cursor=page.cursor))
+    return action_wire.Actions(actions=shown, cursor=page.cursor)
 
 
-@router.get(
-    "/v1/actions/<id>",
+@routes.add(
+    "GET",
+    "/v1/actions/{id}",
+    Permission.OPERATE,
     summary="Show how far an action is",
     operation_id="get_action",
     responses=answers(200, _SHOWN, "ActionSeen"),
@@ -169,11 +177,13 @@ def list_actions(
 def show(id: ActionInPath) -> Answered:
     """Show an action."""
     run = visibility.action(use_cases().actions, principal(), unquote(id))
-    return json_answer(action_answer(run))
+    return action_answer(run)
 
 
-@router.post(
-    "/v1/actions/<id>/pause",
+@routes.add(
+    "POST",
+    "/v1/actions/{id}/pause",
+    Permission.OPERATE,
     summary="Let an action rest",
     description=(
         "What it is at, up to 250 tasks, is finished. It can be resumed within 7 days of its "
@@ -187,8 +197,10 @@ def pause(id: ActionInPath, _body: EmptyBody = None) -> Answered:
     return _turned(id, "pause")
 
 
-@router.post(
-    "/v1/actions/<id>/resume",
+@routes.add(
+    "POST",
+    "/v1/actions/{id}/resume",
+    Permission.OPERATE,
     summary="Let an action go on",
     description="409 `finished`: it is over, or cancelled.",
     operation_id="resume_action",
@@ -199,8 +211,10 @@ def resume(id: ActionInPath, _body: EmptyBody = None) -> Answered:
     return _turned(id, "resume")
 
 
-@router.post(
-    "/v1/actions/<id>/cancel",
+@routes.add(
+    "POST",
+    "/v1/actions/{id}/cancel",
+    Permission.OPERATE,
     summary="End an action where it is",
     description=(
         "What is done stays done, and what it is at, up to 250 tasks, is finished. Safe to "
@@ -216,4 +230,4 @@ def cancel(id: ActionInPath, _body: EmptyBody = None) -> Answered:
 
 def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> Answered:
     run = visibility.turn_action(use_cases().actions, principal(), unquote(path), turn)
-    return json_answer(action_answer(run))
+    return action_answer(run)

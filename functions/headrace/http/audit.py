@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from aws_lambda_powertools.event_handler.openapi.params import Query
+from pydantic import Field
 
+from headrace.domain.access import Permission
 from headrace.http.fields import Instant
-from headrace.http.filters import ListQueryText, asked, keys_of
+from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
-from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
+from headrace.http.routing import Alias, Answered, Routes, answers
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import AUDIT
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
@@ -18,7 +19,7 @@ from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant_text
 
-router: Final = NounRouter("Audit")
+routes: Final = Routes("Audit")
 
 
 # ------------------------------------------------------------------------------------------ answers
@@ -56,8 +57,10 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.get(
+@routes.add(
+    "GET",
     "/v1/audit",
+    Permission.OPERATE,
     summary="Show what was changed by hand",
     description=(
         "Newest first, kept for 90 days. An entry is written before the first task is touched and "
@@ -67,13 +70,13 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
     responses=answers(200, "A page of entries.", "AuditEntries"),
 )
 def list_audit(
-    queue: Annotated[str | None, Query(max_length=128, description="Exactly this one.")] = None,
+    queue: Annotated[str | None, Field(max_length=128, description="Exactly this one.")] = None,
     actor: Annotated[
-        str | None, Query(max_length=256, description="The name of a key, or its id.")
+        str | None, Field(max_length=256, description="The name of a key, or its id.")
     ] = None,
-    action: Annotated[str | None, Query(max_length=64, description="As in `restart`.")] = None,
-    since: Annotated[Instant | None, Query(alias="from", description="Not earlier.")] = None,
-    before: Annotated[Instant | None, Query(alias="to", description="Earlier than this.")] = None,
+    action: Annotated[str | None, Field(max_length=64, description="As in `restart`.")] = None,
+    since: Annotated[Instant | None, Alias("from"), Field(description="Not earlier.")] = None,
+    before: Annotated[Instant | None, Alias("to"), Field(description="Earlier than this.")] = None,
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -81,4 +84,4 @@ def list_audit(
     """Show the audit."""
     where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
     page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
-    return json_answer(audit_answer(page))
+    return audit_answer(page)

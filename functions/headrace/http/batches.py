@@ -5,10 +5,10 @@ from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 from pydantic import Field, field_validator, model_validator
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch
 from headrace.domain.reserved import RELAY_PAYLOAD
 from headrace.http.fields import (
@@ -21,19 +21,12 @@ from headrace.http.fields import (
     contradiction,
     example,
 )
-from headrace.http.filters import ListQueryText, asked, keys_of
+from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import RECOUNT, RecountBody
 from headrace.http.report_bodies import QueuedEntry
-from headrace.http.routing import (
-    Answered,
-    Cursor,
-    Limit,
-    NounRouter,
-    answers,
-    json_answer,
-    no_body,
-)
+from headrace.http.request import Reply
+from headrace.http.routing import Answered, Routes, answers
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
@@ -41,9 +34,9 @@ from headrace.runtime.wiring import use_cases
 from headrace.wire import batches as batch_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
 
-router: Final = NounRouter("Batches")
+routes: Final = Routes("Batches")
 
-BatchInPath: TypeAlias = Annotated[str, Path(description="The id of the batch.")]
+BatchInPath: TypeAlias = Annotated[str, Field(description="The id of the batch.")]
 
 
 class CallbackEntry(QueuedEntry):
@@ -178,8 +171,11 @@ def _step_answer(step: BatchStep, now: datetime) -> batch_wire.BatchStep:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v1/batches",
+    Permission.ENQUEUE,
+    examples=CREATE_BATCH,
     summary="Make a batch",
     description=(
         "Tasks join it by `batches` when they are enqueued or spawned. What it is to enqueue is "
@@ -190,7 +186,7 @@ def _step_answer(step: BatchStep, now: datetime) -> batch_wire.BatchStep:
     responses=answers(201, "The batch.", "Batch", also_200="It is there already."),
 )
 def create(
-    body: Annotated[CreateBatchBody | None, Body(openapi_examples=CREATE_BATCH)] = None,
+    body: CreateBatchBody | None = None,
 ) -> Answered:
     """Make a batch."""
     wanted = body or CreateBatchBody()
@@ -201,11 +197,13 @@ def create(
         expires_in_seconds=wanted.expires_in_seconds,
         made_for=principal().patterns,
     )
-    return json_answer(batch_answer(made.batch), 201 if made.new else 200)
+    return Reply(batch_answer(made.batch), 201 if made.new else 200)
 
 
-@router.get(
+@routes.add(
+    "GET",
     "/v1/batches",
+    Permission.READ,
     summary="List batches by id",
     description=(
         "Those whose queues are all the key's. Ids that the service makes sort by age."
@@ -215,10 +213,10 @@ def create(
     responses=answers(200, "A page of batches.", "BatchPage"),
 )
 def list_batches(
-    prefix: Annotated[str, Query(description="Only ids that begin so.", max_length=64)] = "",
+    prefix: Annotated[str, Field(description="Only ids that begin so.", max_length=64)] = "",
     parts: Annotated[
         Literal["true", "false"] | None,
-        Query(
+        Field(
             description="false: those that stand within another only where `prefix` begins with "
             "its id and `-`."
         ),
@@ -236,22 +234,27 @@ def list_batches(
         cursor=cursor,
     )
     shown = [batch_answer(batch) for batch in page.shown]
-    return json_answer(batch_wire.Batches(batches=shown, cursor=page.cursor))
+    return batch_wire.Batches(batches=shown, cursor=page.cursor)
 
 
-@router.get(
-    "/v1/batches/<id>",
+@routes.add(
+    "GET",
+    "/v1/batches/{id}",
+    Permission.READ,
     summary="Show a batch",
     operation_id="get_batch",
     responses=answers(200, "The batch.", "Batch"),
 )
 def show(id: BatchInPath) -> Answered:
     """Show a batch."""
-    return json_answer(batch_answer(_own(id)))
+    return batch_answer(_own(id))
 
 
-@router.post(
-    "/v1/batches/<id>/close",
+@routes.add(
+    "POST",
+    "/v1/batches/{id}/close",
+    Permission.ENQUEUE,
+    examples=CLOSE_BATCH,
     summary="Say how many members a batch has",
     description=(
         "All that were enqueued into it; not those that members spawn. Until it has ended it may "
@@ -260,15 +263,16 @@ def show(id: BatchInPath) -> Answered:
     operation_id="close_batch",
     responses=answers(200, "The batch.", "Batch"),
 )
-def close(
-    id: BatchInPath, body: Annotated[CloseBatchBody, Body(openapi_examples=CLOSE_BATCH)]
-) -> Answered:
+def close(id: BatchInPath, body: CloseBatchBody) -> Answered:
     """Close a batch."""
-    return json_answer(batch_answer(use_cases().task_batches.close(_own(id).id, body.total)))
+    return batch_answer(use_cases().task_batches.close(_own(id).id, body.total))
 
 
-@router.get(
-    "/v1/batches/<id>/results",
+@routes.add(
+    "GET",
+    "/v1/batches/{id}/results",
+    Permission.READ,
+    Permission.DETAILS,
     summary="Show what members came to",
     description=(
         "The up to 100 members that were counted first, as they stand; without those that are not "
@@ -295,13 +299,13 @@ def results(id: BatchInPath, cursor: Cursor = None) -> Answered:
         for task in page.shown
     ]
     truncated = batch.created > RESULTS
-    return json_answer(
-        batch_wire.BatchResults(results=shown, truncated=truncated, cursor=page.cursor)
-    )
+    return Reply(batch_wire.BatchResults(results=shown, truncated=truncated, cursor=page.cursor))
 
 
-@router.get(
-    "/v1/batches/<id>/steps",
+@routes.add(
+    "GET",
+    "/v1/batches/{id}/steps",
+    Permission.READ,
     summary="Show the steps of a workflow",
     description=(
         "Its first 100 members, and the steps that wait for their turn, with what each waits for. "
@@ -314,7 +318,7 @@ def steps(id: BatchInPath) -> Answered:
     """Show steps."""
     uses = use_cases()
     found, now = steps_of(uses.task_batches, _own(id)), uses.now()
-    return json_answer(
+    return Reply(
         batch_wire.BatchSteps(
             steps=[_step_answer(step, now) for step in found.steps],
             left_out=found.left_out,
@@ -323,8 +327,11 @@ def steps(id: BatchInPath) -> Answered:
     )
 
 
-@router.post(
-    "/v1/batches/<id>/cancel",
+@routes.add(
+    "POST",
+    "/v1/batches/{id}/cancel",
+    Permission.CANCEL,
+    examples=RECOUNT,
     summary="Cancel a batch with its members, or a workflow with its steps",
     description=(
         "No step is made any more, the batch takes no new members, and those that wait or are in "
@@ -338,15 +345,18 @@ def steps(id: BatchInPath) -> Answered:
 )
 def cancel(
     id: BatchInPath,
-    body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
+    body: RecountBody | None = None,
 ) -> Answered:
     """Cancel a batch."""
     step = use_cases().batch_cancelling.step(_own(id).id, body.cursor if body else None)
-    return json_answer(batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor))
+    return batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor)
 
 
-@router.post(
-    "/v1/batches/<id>/recount",
+@routes.add(
+    "POST",
+    "/v1/batches/{id}/recount",
+    Permission.OPERATE,
+    examples=RECOUNT,
     summary="Recount the members of a batch and correct its numbers",
     description=(
         "For a batch that does not end after the recorder was away for more than six hours. Each "
@@ -360,11 +370,11 @@ def cancel(
 )
 def recount(
     id: BatchInPath,
-    body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
+    body: RecountBody | None = None,
 ) -> Answered:
     """Recount a batch."""
     step = use_cases().batch_recounting.step(_own(id).id, body.cursor if body else None)
-    answer = batch_wire.BatchRecount(
+    return batch_wire.BatchRecount(
         succeeded=step.found.succeeded,
         dead=step.found.dead,
         was_succeeded=step.was.succeeded,
@@ -372,11 +382,12 @@ def recount(
         refusal=step.refusal,
         cursor=step.cursor,
     )
-    return json_answer(answer)
 
 
-@router.delete(
-    "/v1/batches/<id>",
+@routes.add(
+    "DELETE",
+    "/v1/batches/{id}",
+    Permission.ENQUEUE,
     summary="Forget a batch and its callbacks",
     description=("Its members stay, and go on; they are none of a new batch of the same id."),
     operation_id="delete_batch",
@@ -385,7 +396,7 @@ def recount(
 def delete(id: BatchInPath) -> Answered:
     """Delete a batch."""
     use_cases().task_batches.delete(_own(id).id)
-    return no_body(204)
+    return Reply(None, 204)
 
 
 def _own(path: str) -> TaskBatch:

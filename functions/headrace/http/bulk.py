@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.operate import BulkAction
 from headrace.http.fields import (
     CURSOR_LENGTH,
@@ -19,16 +19,9 @@ from headrace.http.fields import (
     contradiction,
     example,
 )
-from headrace.http.filters import FilterBody
+from headrace.http.parameters import FilterBody, QueueInPath, queue_name
 from headrace.http.permissions import principal
-from headrace.http.routing import (
-    Answered,
-    NounRouter,
-    QueueInPath,
-    answers,
-    json_answer,
-    queue_name,
-)
+from headrace.http.routing import Answered, Routes, answers
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
@@ -38,7 +31,7 @@ from headrace.wire.base import LEFT_OUT
 if TYPE_CHECKING:
     from headrace.ops.operators.bulk import BulkAnswer
 
-router: Final = NounRouter("Bulk actions")
+routes: Final = Routes("Bulk actions")
 _HOW: Final = (
     " Each task on its own and atomically; repeating a call never does a thing twice. With a "
     "filter, an answer with a `cursor` has not seen every task yet: send the same filter with it "
@@ -165,8 +158,11 @@ def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.post(
-    "/v1/queues/<queue>/tasks/delete",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks/delete",
+    Permission.OPERATE,
+    examples=DELETE_TASKS,
     summary="Delete tasks",
     description=(
         "In whatever state. With `undo_in_seconds` the answer's `undo` can bring them back until "
@@ -176,9 +172,7 @@ def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
     operation_id="delete_tasks",
     responses=_DONE,
 )
-def delete(
-    queue: QueueInPath, body: Annotated[DeleteBody, Body(openapi_examples=DELETE_TASKS)]
-) -> Answered:
+def delete(queue: QueueInPath, body: DeleteBody) -> Answered:
     """Delete tasks."""
     return _carry_out(
         BulkAction.DELETE,
@@ -189,8 +183,11 @@ def delete(
     )
 
 
-@router.post(
-    "/v1/undos/<id>",
+@routes.add(
+    "POST",
+    "/v1/undos/{id}",
+    Permission.OPERATE,
+    examples=UNDO,
     summary="Bring back what was deleted",
     description=(
         "What one call has deleted with `undo_in_seconds`, as it was: what waited waits again, "
@@ -204,67 +201,71 @@ def delete(
     responses=_DONE,
 )
 def undo(
-    id: Annotated[str, Path(description="As the deletion's answer gave it.")],
-    body: Annotated[UndoBody | None, Body(openapi_examples=UNDO)] = None,
+    id: Annotated[str, Field(description="As the deletion's answer gave it.")],
+    body: UndoBody | None = None,
 ) -> Answered:
     """Bring back what was deleted."""
     cursor = body.cursor if body else None
     done = visibility.undo(use_cases().undoing, principal(), unquote(id), cursor=cursor)
-    return json_answer(bulk_answer(done))
+    return bulk_answer(done)
 
 
-@router.post(
-    "/v1/queues/<queue>/tasks/restart",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks/restart",
+    Permission.OPERATE,
+    examples=RESTART_TASKS,
     summary="Restart tasks that are finished",
     description="DEAD ones, or SUCCEEDED ones: a replay. They begin anew, errors kept." + _HOW,
     operation_id="restart_tasks",
     responses=_DONE,
 )
-def restart(
-    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=RESTART_TASKS)]
-) -> Answered:
+def restart(queue: QueueInPath, body: BulkBody) -> Answered:
     """Restart tasks."""
     return _carry_out(BulkAction.RESTART, queue, body)
 
 
-@router.post(
-    "/v1/queues/<queue>/tasks/run",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks/run",
+    Permission.OPERATE,
+    examples=RUN_TASKS,
     summary="Make waiting tasks due now",
     description="Attempts and expiry stay as they are." + _HOW,
     operation_id="run_tasks",
     responses=_DONE,
 )
-def run(
-    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=RUN_TASKS)]
-) -> Answered:
+def run(queue: QueueInPath, body: BulkBody) -> Answered:
     """Make tasks due."""
     return _carry_out(BulkAction.RUN, queue, body)
 
 
-@router.post(
-    "/v1/queues/<queue>/tasks/move",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks/move",
+    Permission.OPERATE,
+    examples=MOVE_TASKS,
     summary="Move tasks to another queue",
     description="Waiting ones keep their due time, dead ones are due now." + _HOW,
     operation_id="move_tasks",
     responses=_DONE,
 )
-def move(
-    queue: QueueInPath, body: Annotated[MoveBody, Body(openapi_examples=MOVE_TASKS)]
-) -> Answered:
+def move(queue: QueueInPath, body: MoveBody) -> Answered:
     """Move tasks."""
     return _carry_out(BulkAction.MOVE, queue, body, to_queue=body.to_queue)
 
 
-@router.post(
-    "/v1/queues/<queue>/tasks/cancel",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks/cancel",
+    Permission.CANCEL,
+    examples=CANCEL_TASKS,
     summary="Cancel tasks",
     description="Waiting or in flight; they are DEAD then, `cancelled`." + _HOW,
     operation_id="cancel_tasks",
     responses=_DONE,
 )
-def cancel(
-    queue: QueueInPath, body: Annotated[BulkBody, Body(openapi_examples=CANCEL_TASKS)]
-) -> Answered:
+def cancel(queue: QueueInPath, body: BulkBody) -> Answered:
     """Cancel tasks."""
     return _carry_out(BulkAction.CANCEL, queue, body)
 
@@ -302,4 +303,4 @@ def _carry_out(
             undo_in_seconds=undo_in_seconds,
             reason=body.reason or "",
         )
-    return json_answer(bulk_answer(done))
+    return bulk_answer(done)

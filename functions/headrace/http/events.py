@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
-from urllib.parse import parse_qs
+
+from headrace.http.request import query_of
 
 ACCOUNT: Final = "000000000000"
 STAGE: Final = "local"
@@ -25,48 +26,6 @@ class GatewayAnswer:
     body: bytes
     content: BinaryIO | None = None
     size: int = 0
-
-
-def api_event(
-    method: str,
-    path: str,
-    *,
-    request_id: str,
-    headers: Mapping[str, str],
-    query: str = "",
-    body: bytes = b"",
-    base: str = "",
-) -> dict[str, Any]:
-    """Make as much of an event as the API reads.
-
-    *path* and *query* are still percent-encoded; *base* comes before *path* where the client sees
-    it, as a stage does.  The body is text, unless it is not UTF-8, which
-    the API refuses.
-    """
-    event: dict[str, Any] = {
-        "path": path,
-        "httpMethod": method,
-        "headers": headers,
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": None,
-        "multiValueQueryStringParameters": None,
-        "requestContext": {"requestId": request_id, "path": base + path},
-        "body": None,
-        "isBase64Encoded": False,
-    }
-    if values := parse_qs(query, keep_blank_values=True) if query else None:
-        event["queryStringParameters"] = {name: given[-1] for name, given in values.items()}
-        event["multiValueQueryStringParameters"] = values
-    if body:
-        try:
-            event["body"] = body.decode()
-        except UnicodeDecodeError:
-            event |= _in_base64(body)
-    return event
-
-
-def _in_base64(body: bytes) -> dict[str, Any]:
-    return {"body": base64.b64encode(body).decode("ascii"), "isBase64Encoded": True}
 
 
 def proxy_event(  # noqa: PLR0913 (a request has as many parts)
@@ -90,9 +49,15 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     wants it of API Gateway: so it takes a third more room in the event, whatever is in it.
     """
     names = {name.lower(): name for name in headers}
+    values = query_of(query)
     now = time.time()
-    event = api_event(method, path, request_id=request_id, headers=dict(headers), query=query)
-    event |= {
+    return {
+        "path": path,
+        "httpMethod": method,
+        "headers": dict(headers),
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": {name: given[-1] for name, given in values.items()} or None,
+        "multiValueQueryStringParameters": values or None,
         "resource": resource or path,
         "pathParameters": dict(parameters or {}) or None,
         "stageVariables": None,
@@ -114,8 +79,9 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
                 "userAgent": headers.get(names.get("user-agent", "")),
             },
         },
+        "body": base64.b64encode(body).decode("ascii") if body else None,
+        "isBase64Encoded": bool(body),
     }
-    return event | _in_base64(body) if body else event
 
 
 def read_answer(answer: object) -> GatewayAnswer:

@@ -3,11 +3,10 @@
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import AfterValidator, Field
 
 from headrace.domain import limits
-from headrace.domain.access import Role, key_name_fault
+from headrace.domain.access import Permission, Role, key_name_fault
 from headrace.http.fields import (
     Examples,
     Instant,
@@ -17,16 +16,17 @@ from headrace.http.fields import (
     example,
     faultless,
 )
-from headrace.http.filters import ListQueryText, asked, keys_of
+from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
-from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer, no_body
+from headrace.http.request import Reply
+from headrace.http.routing import Answered, Routes, answers
 from headrace.ops.operators.keys import IssuedKey
 from headrace.ops.operators.list_queries import KEYS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant
 
-router: Final = NounRouter("Keys")
+routes: Final = Routes("Keys")
 
 
 KeyName: TypeAlias = Annotated[
@@ -95,8 +95,11 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v1/keys",
+    Permission.ADMINISTER,
+    examples=CREATE_KEY,
     summary="Make a key",
     description=(
         "The answer is the only place where its `secret` is ever shown: only a hash of it is kept. "
@@ -108,17 +111,19 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
     responses=answers(201, "The key, with its secret.", "NewKey"),
 )
 def create(
-    body: Annotated[CreateKeyBody, Body(openapi_examples=CREATE_KEY)],
+    body: CreateKeyBody,
 ) -> Answered:
     """Make a key."""
     made = use_cases().keys.create(
         principal(), body.name, body.role, tuple(body.queues), expires_at=body.expires_at
     )
-    return json_answer(new_key_answer(made), 201)
+    return Reply(new_key_answer(made), 201)
 
 
-@router.get(
+@routes.add(
+    "GET",
     "/v1/keys",
+    Permission.ADMINISTER,
     summary="List keys in the order they were made",
     description=(
         "Those that are not for more queues than the key that asks. The deployment's own key is "
@@ -133,11 +138,13 @@ def list_keys(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = N
     where = asked(KEYS, query)
     page = use_cases().keys.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [service_wire.Key.of(key) for key in page.shown]
-    return json_answer(service_wire.Keys(keys=shown, cursor=page.cursor))
+    return service_wire.Keys(keys=shown, cursor=page.cursor)
 
 
-@router.get(
-    "/v1/keys/<id>",
+@routes.add(
+    "GET",
+    "/v1/keys/{id}",
+    Permission.ADMINISTER,
     summary="Show a key, and what goes on that was begun with it",
     description=(
         "`schedules` are those that the key was the last to put, 100 at most: they go on when the "
@@ -148,10 +155,10 @@ def list_keys(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = N
     operation_id="get_key",
     responses=answers(200, "The key.", "KeyInFull"),
 )
-def show(id: Annotated[str, Path(description="The id of the key.")]) -> Answered:
+def show(id: Annotated[str, Field(description="The id of the key.")]) -> Answered:
     """Show a key."""
     found = use_cases().keys.traces(principal(), id)
-    return json_answer(
+    return Reply(
         service_wire.KeyInFull.of(
             found.key,
             revoked_at=instant(found.revoked_at),
@@ -164,8 +171,11 @@ def show(id: Annotated[str, Path(description="The id of the key.")]) -> Answered
     )
 
 
-@router.post(
-    "/v1/keys/<id>/rotate",
+@routes.add(
+    "POST",
+    "/v1/keys/{id}/rotate",
+    Permission.ADMINISTER,
+    examples=ROTATE_KEY,
     summary="Give a key another secret",
     description=(
         "It keeps its id, name, role, queues and expiry. The answer is the only place where the "
@@ -177,22 +187,24 @@ def show(id: Annotated[str, Path(description="The id of the key.")]) -> Answered
     responses=answers(200, "The key, with its new secret.", "NewKey"),
 )
 def rotate(
-    id: Annotated[str, Path(description="The id of the key.")],
-    body: Annotated[RotateKeyBody | None, Body(openapi_examples=ROTATE_KEY)] = None,
+    id: Annotated[str, Field(description="The id of the key.")],
+    body: RotateKeyBody | None = None,
 ) -> Answered:
     """Rotate a key."""
     overlap = (body or RotateKeyBody()).overlap
-    return json_answer(new_key_answer(use_cases().keys.rotate(principal(), id, overlap=overlap)))
+    return new_key_answer(use_cases().keys.rotate(principal(), id, overlap=overlap))
 
 
-@router.delete(
-    "/v1/keys/<id>",
+@routes.add(
+    "DELETE",
+    "/v1/keys/{id}",
+    Permission.ADMINISTER,
     summary="Revoke a key",
     description="It stops working within 10 seconds, whatever secret of it is presented.",
     operation_id="revoke_key",
     responses=answers(204, "The key is gone."),
 )
-def revoke(id: Annotated[str, Path(description="The id of the key.")]) -> Answered:
+def revoke(id: Annotated[str, Field(description="The id of the key.")]) -> Answered:
     """Revoke a key."""
     use_cases().keys.revoke(principal(), id)
-    return no_body(204)
+    return Reply(None, 204)

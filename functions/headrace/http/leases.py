@@ -3,25 +3,26 @@
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.ids import is_group_id
 from headrace.domain.lease import LeaseGroup
 from headrace.http.fields import Examples, Keepalive, RequestBody, TextWithin, example
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Answered, NounRouter, answers, json_answer, no_body
+from headrace.http.request import Reply
+from headrace.http.routing import Answered, Routes, answers
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import LEFT_OUT, instant
 
-router: Final = NounRouter("Leases")
+routes: Final = Routes("Leases")
 
-LeaseInPath: TypeAlias = Annotated[str, Path(description="The id of the lease.")]
+LeaseInPath: TypeAlias = Annotated[str, Field(description="The id of the lease.")]
 
 _LEAST, _MOST = limits.LEASE_NAME_BYTES
 
@@ -53,8 +54,11 @@ OPEN_LEASE: Final[Examples] = {
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v1/leases",
+    Permission.WORK,
+    examples=OPEN_LEASE,
     summary="Open a lease for many tasks",
     description=(
         "Name it in dequeues (`lease_id`), in whatever queues: their tasks are leased until it "
@@ -65,7 +69,7 @@ OPEN_LEASE: Final[Examples] = {
     responses=answers(201, "The lease.", "Leased"),
 )
 def open_lease(
-    body: Annotated[LeaseBody | None, Body(openapi_examples=OPEN_LEASE)] = None,
+    body: LeaseBody | None = None,
 ) -> Answered:
     """Open a group lease."""
     wanted = body or LeaseBody()
@@ -75,8 +79,10 @@ def open_lease(
     return _shown(opened, 201)
 
 
-@router.post(
-    "/v1/leases/<id>/extend",
+@routes.add(
+    "POST",
+    "/v1/leases/{id}/extend",
+    Permission.WORK,
     summary="Extend a lease",
     description=(
         "It lasts as long again as it was opened for, counted from now, with all that is under "
@@ -95,8 +101,10 @@ def extend(
     return _shown(use_cases().leases.extend(_lease_id(id)))
 
 
-@router.delete(
-    "/v1/leases/<id>",
+@routes.add(
+    "DELETE",
+    "/v1/leases/{id}",
+    Permission.WORK,
     summary="Close a lease",
     description=(
         "Tasks under it that were not settled are given back, due now, with no attempt used; "
@@ -109,13 +117,13 @@ def extend(
 def close(id: LeaseInPath) -> Answered:
     """Close a group lease."""
     visibility.close_lease(use_cases().leases, principal(), _lease_id(id))
-    return no_body(204)
+    return Reply(None, 204)
 
 
 def _shown(group: LeaseGroup, status: int = 200) -> Answered:
     lease = task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
     cancelled = sorted(group.cancelled) or LEFT_OUT
-    return json_answer(task_wire.Leased(lease=lease, cancelled=cancelled), status)
+    return Reply(task_wire.Leased(lease=lease, cancelled=cancelled), status)
 
 
 def _lease_id(path: str) -> str:

@@ -1,6 +1,5 @@
-"""The OpenAPI document: made by Powertools from the routes, completed with what all share."""
+"""The OpenAPI document, made from the route table, the request models and the answer structs."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,8 +8,8 @@ from inspect import cleandoc
 from typing import Any, Final
 
 import msgspec
-from aws_lambda_powertools.event_handler import APIGatewayRestResolver
-from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Server
+from pydantic import TypeAdapter
+from pydantic.json_schema import models_json_schema
 
 from headrace import __version__
 from headrace.domain.access import Role
@@ -22,8 +21,9 @@ from headrace.domain.worker import Command
 from headrace.history.counters import KEPT
 from headrace.history.metrics import POINTS
 from headrace.http import repeats
-from headrace.http.permissions import needs_of
 from headrace.http.problems import CONTENT_TYPE
+from headrace.http.request import JSON
+from headrace.http.routing import Parameter, Route, bodies_in
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.ops.tasks.explain import ReasonCode
@@ -228,42 +228,103 @@ _REPLAYED: Final = {
     }
 }
 _OF_ITS_QUEUES: Final = ("/v2/notify", "/management/queue/", "/v1/dequeue", "/v1/actions")
-_NOT_OURS: Final = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
+_MODEL: Final = REFERENCE.format(name="{model}")
 
 
 @cache
-def document(resolver: APIGatewayRestResolver) -> Document:
-    """Return the document of the routes of *resolver*."""
-    made: Document = json.loads(
-        resolver.get_openapi_json_schema(
-            title="Headrace",
-            version=__version__,
-            description=_DESCRIPTION,
-            servers=[Server(url="/")],
-            security_schemes={
-                "key": HTTPBearer(description="A key of the service, from `POST /v1/keys`.")
-            },
-            security=[{"key": []}],
-        )
-    )
-    schemas = made["components"]["schemas"]
-    for name in _NOT_OURS:
-        schemas.pop(name, None)
+def document(routes: tuple[Route, ...]) -> Document:
+    """Return the document of *routes*."""
+    schemas: Document = {}
+    paths: Document = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     _drop_null_properties(schemas)
-    made["components"]["schemas"] = dict(sorted({**_answers(), **schemas}.items()))
-    for path, operations in made["paths"].items():
-        for method, operation in operations.items():
-            roles = needs_of(method, path).roles()
-            if "security" not in operation:
-                operation["x-roles"] = [role.value for role in roles]
-                description = f"{operation.get('description', '')}\n\nRoles: {', '.join(roles)}."
-                operation["description"] = description.strip()
-            _never_null(operation)
-            if method == "post":
-                _may_be_repeated(operation)
-            operation["responses"] |= _problems(path, operation)
-            operation["responses"].pop("422", None)
-    return made
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headrace", "version": __version__, "description": _DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "security": [{"key": []}],
+        "paths": paths,
+        "components": {
+            "schemas": dict(sorted({**_answers(), **schemas}.items())),
+            "securitySchemes": {
+                "key": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A key of the service, from `POST /v1/keys`.",
+                }
+            },
+        },
+    }
+
+
+def _operation(route: Route, schemas: Document) -> Document:
+    """Return what the document says of *route*; add the schemas that it refers to."""
+    operation: Document = {
+        "tags": [route.tag],
+        "summary": route.summary,
+        "operationId": route.operation_id,
+        "parameters": [],
+        "responses": {str(status): {**answer} for status, answer in route.responses.items()},
+        **route.more,
+    }
+    for one in route.parameters:
+        if one.place == "body":
+            operation["requestBody"] = _body(route, one, schemas)
+        else:
+            operation["parameters"].append(_parameter(one, schemas))
+    description = route.description
+    if route.permissions:
+        operation["x-roles"] = [role.value for role in route.roles]
+        description = f"{description}\n\nRoles: {', '.join(route.roles)}.".strip()
+    else:
+        operation["security"] = []
+    if description:
+        operation["description"] = description
+    if route.method == "POST":
+        _may_be_repeated(operation)
+    operation["responses"] |= _problems(route, operation)
+    if not operation["parameters"]:
+        del operation["parameters"]
+    return operation
+
+
+def _parameter(one: Parameter, schemas: Document) -> Document:
+    schema = _schema_of(one, schemas)
+    shown: Document = {"name": one.alias, "in": one.place, "required": one.is_required}
+    if "description" in schema:
+        shown["description"] = schema["description"]
+    if one.default is not None and not one.is_required:
+        schema["default"] = one.default
+    return {**shown, "schema": schema}
+
+
+def _body(route: Route, one: Parameter, schemas: Document) -> Document:
+    model = next(bodies_in(one.annotation))
+    _, made = models_json_schema([(model, "validation")], ref_template=_MODEL)
+    schemas |= _without_null_defaults(made["$defs"])
+    content: Document = {"schema": {"$ref": REFERENCE.format(name=model.__name__)}}
+    if route.examples:
+        content["examples"] = route.examples
+    return {"content": {JSON: content}, **({"required": True} if one.is_required else {})}
+
+
+def _schema_of(one: Parameter, schemas: Document) -> Document:
+    """Return the schema of a parameter, which is never null; add the schemas it refers to."""
+    schema = TypeAdapter(one.annotation).json_schema(ref_template=_MODEL)
+    schemas |= schema.pop("$defs", {})
+    options = schema.pop("anyOf", [{}])
+    return {**schema, **next(option for option in options if option != {"type": "null"})}
+
+
+def _without_null_defaults(node: JsonValue) -> JsonValue:
+    """Return a schema that says of no field that it is null when it is left out."""
+    if isinstance(node, list):
+        return [_without_null_defaults(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {word: part for word, part in node.items() if word != "default" or part is not None}
+    return {word: _without_null_defaults(part) for word, part in kept.items()}
 
 
 def _answers() -> Document:
@@ -328,7 +389,7 @@ def _plain(node: JsonValue, refers: Mapping[str, str]) -> JsonValue:
 
 def _may_be_repeated(operation: Document) -> None:
     """Add the header that makes a repeat safe, and what it does to answers."""
-    operation.setdefault("parameters", []).append(_KEY_PARAMETER)
+    operation["parameters"].append(_KEY_PARAMETER)
     if operation["operationId"] in _OWN_RECORD:
         operation["parameters"].append(_ATTEMPT_PARAMETER)
     for status, answer in operation["responses"].items():
@@ -344,29 +405,21 @@ def _drop_null_properties(schemas: Document) -> None:
             del properties[name]
 
 
-def _never_null(operation: Document) -> None:
-    """Take away what only Python says: a parameter or body that may be left out is never null."""
-    body = operation.get("requestBody", {}).get("content", {})
-    for holder in (*operation.get("parameters", ()), *body.values()):
-        options = holder["schema"].pop("anyOf", [holder["schema"]])
-        holder["schema"] |= next(option for option in options if option != {"type": "null"})
-
-
 def served_at(document: Document, base: str) -> Document:
     """Return *document* for a service whose paths begin with *base*, API Gateway's stage."""
     return {**document, "servers": [{"url": base or "/"}]}
 
 
-def _problems(path: str, operation: Document) -> dict[str, Any]:
-    """Return the errors that *operation* may answer with."""
+def _problems(route: Route, operation: Document) -> dict[str, Any]:
+    """Return the errors that *route* may answer with."""
     codes = {"400", "500", "503"}  # an unknown parameter is a 400 everywhere
-    if "security" not in operation:
+    if route.permissions:
         codes |= {"401", "403"}
     if "requestBody" in operation:
         codes.add("413")
-    if "{" in path or path.startswith(_OF_ITS_QUEUES):
+    if "{" in route.path or route.path.startswith(_OF_ITS_QUEUES):
         codes.add("404")
-    if operation["operationId"] in _CONFLICTS or _KEY_PARAMETER in operation.get("parameters", ()):
+    if route.operation_id in _CONFLICTS or route.method == "POST":
         codes.add("409")
     schema = {"$ref": REFERENCE.format(name="Problem")}
     return {

@@ -2,26 +2,20 @@
 
 from typing import Annotated, Final
 
-from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import Field
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.task import OffloadedText
 from headrace.http.fields import Examples, RequestBody, TaskId, example
-from headrace.http.request import header, stage_path
-from headrace.http.routing import (
-    Answered,
-    NounRouter,
-    QueueInPath,
-    answers,
-    json_answer,
-    queue_name,
-)
+from headrace.http.parameters import QueueInPath, queue_name
+from headrace.http.request import Reply, this_request
+from headrace.http.routing import Answered, Routes, answers
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import instant
 from headrace.wire.tasks import UploadGranted
 
-router: Final = NounRouter("Tasks")
+routes: Final = Routes("Tasks")
 
 
 class UploadBody(RequestBody):
@@ -49,8 +43,11 @@ UPLOAD: Final[Examples] = {
 }
 
 
-@router.post(
-    "/v1/queues/<queue>/payloads",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/payloads",
+    Permission.ENQUEUE,
+    examples=UPLOAD,
     summary="Have a payload uploaded",
     description=(
         "PUT it to `url` with `headers`, then enqueue one task with `payload_ref` instead of "
@@ -62,9 +59,7 @@ UPLOAD: Final[Examples] = {
     operation_id="upload_payload",
     responses=answers(201, "Where to.", "UploadGranted"),
 )
-def upload_payload(
-    queue: QueueInPath, body: Annotated[UploadBody, Body(openapi_examples=UPLOAD)]
-) -> Answered:
+def upload_payload(queue: QueueInPath, body: UploadBody) -> Answered:
     """Grant an upload."""
     granted = use_cases().uploads.grant(
         queue_name(queue),
@@ -79,7 +74,7 @@ def upload_payload(
         headers=dict(granted.headers),
         expires_at=instant(granted.upload.until),
     )
-    return json_answer(shown, 201)
+    return Reply(shown, 201)
 
 
 def url_of(payload: OffloadedText) -> str:
@@ -90,8 +85,8 @@ def url_of(payload: OffloadedText) -> str:
 
 def _origin() -> str | None:
     """Return where the client sees this service; None where no network is between."""
-    event = router.current_event.raw_event
-    host = header(event, "host")
+    request = this_request()
+    host = request.headers.get("host")
     if host is None:
         return None
-    return f"{header(event, 'x-forwarded-proto') or 'http'}://{host}{stage_path(event)}"
+    return f"{request.headers.get('x-forwarded-proto', 'http')}://{host}{request.base}"

@@ -2,29 +2,22 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-from aws_lambda_powertools.event_handler.exceptions import NotFoundError
-from aws_lambda_powertools.event_handler.openapi.exceptions import (
-    RequestUnsupportedContentType,
-    RequestValidationError,
-)
 
 from headrace.domain.errors import (
     FieldError,
     HeadraceError,
     InvalidRequest,
-    NotFound,
     PayloadTooLarge,
     Unauthenticated,
     Unavailable,
 )
 from headrace.domain.limits import pattern_in_words
 from headrace.http.fields import TOO_LARGE
-from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
+from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply
 from headrace.wire.base import LEFT_OUT
 from headrace.wire.service import FieldProblem, Problem
 
@@ -33,7 +26,6 @@ CONTENT_TYPE: Final = "application/problem+json"
 _NAMED: Final = 100  # fields named in one answer; more would help nobody
 _PATH_LENGTH: Final = 200
 
-_VERSION: Final = "v1"  # of the API, with which its paths begin
 _OBJECT: Final = "must be an object"
 _NUMBER: Final = "must be a number"
 _WHOLE: Final = "must be a whole number"
@@ -65,18 +57,9 @@ _MESSAGES: Final[Mapping[str, str]] = {
 """pydantic's errors in our words; the braces are filled from the error's own values."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProblemAnswer:
-    """An answer that says what went wrong."""
-
-    status: int
-    body: str
-    headers: dict[str, str] = field(default_factory=dict)
-
-
-def problem(error: Exception, *, request_id: str, where: str) -> ProblemAnswer:
-    """Return the answer to *error*, which met the request *where*."""
-    cause = _cause(error, where)
+def problem(error: Exception, *, request_id: str) -> Reply:
+    """Return the answer to *error*."""
+    cause = error if isinstance(error, HeadraceError) else _unexpected()
     body = Problem(
         type="about:blank",
         title=cause.title,
@@ -92,26 +75,17 @@ def problem(error: Exception, *, request_id: str, where: str) -> ProblemAnswer:
     if isinstance(cause, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
     # Names that a client made up may have half of a surrogate pair, which msgspec does not write.
-    return ProblemAnswer(cause.status, json.dumps(msgspec.to_builtins(body)), headers)
+    text = json.dumps(msgspec.to_builtins(body))
+    return Reply(text, cause.status, headers, CONTENT_TYPE)
 
 
-def is_ours(error: Exception) -> bool:
-    """Tell whether *error* was foreseen, so that nobody needs its traceback."""
-    return type(_cause(error, "")) is not HeadraceError
+def is_expected(error: Exception) -> bool:
+    """Tell whether *error* is an outcome of the API, whose traceback is of no use."""
+    return isinstance(error, HeadraceError) and type(error) is not HeadraceError
 
 
-def _cause(error: Exception, where: str) -> HeadraceError:
-    match error:
-        case HeadraceError():
-            return error
-        case RequestValidationError() | RequestUnsupportedContentType():
-            return invalid(error.errors())
-        case NotFoundError():
-            twice = f"/{_VERSION}/{_VERSION}/" in where
-            hint = f": leave /{_VERSION} out of the address of the service" if twice else ""
-            return NotFound(f"there is nothing at {where}{hint}")
-        case _:
-            return HeadraceError("something went wrong here; the request id leads to the log")
+def _unexpected() -> HeadraceError:
+    return HeadraceError("something went wrong here; the request id leads to the log")
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Final, Literal, LiteralString, TypeAlias
 
-from aws_lambda_powertools.event_handler.openapi.params import Body
 from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
@@ -307,7 +306,7 @@ class ResumeBody(RequestBody):
     """Nothing needs to be said."""
 
 
-EmptyBody: TypeAlias = Annotated[ResumeBody | None, Body(title="Body")]
+EmptyBody: TypeAlias = ResumeBody | None
 """Of requests that say all in their path: what is in it is refused, and it may be left out."""
 
 

@@ -3,14 +3,22 @@
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
+from pydantic import Field
 
 from headrace.domain.access import Permission
 from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
 from headrace.domain.queue import AlertSettings, Queue
 from headrace.history.tally import CANCELLED, by_state
-from headrace.http.filters import ListQueryText, asked, keys_of
+from headrace.http.parameters import (
+    Cursor,
+    Limit,
+    ListQueryText,
+    QueueInPath,
+    asked,
+    keys_of,
+    queue_name,
+)
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -20,17 +28,8 @@ from headrace.http.queue_bodies import (
     RecountBody,
     ReplaceQueueBody,
 )
-from headrace.http.routing import (
-    Answered,
-    Cursor,
-    Limit,
-    NounRouter,
-    QueueInPath,
-    answers,
-    json_answer,
-    no_body,
-    queue_name,
-)
+from headrace.http.request import Reply
+from headrace.http.routing import Answered, Routes, answers
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import QUEUES
@@ -48,11 +47,11 @@ from headrace.http.queue_bodies import CREATE_QUEUE, PAUSE, PURGE, RECOUNT, REPL
 from headrace.http.schedules import schedule_in_short
 from headrace.http.stats import blocked_answer, stats_answer
 
-KeyInPath: TypeAlias = Annotated[str, Path(description="The key of the group.")]
+KeyInPath: TypeAlias = Annotated[str, Field(description="The key of the group.")]
 
 _SCHEDULES: Final = 100  # that a queue shows of its own; the list has all
 
-router: Final = NounRouter("Queues")
+routes: Final = Routes("Queues")
 _BACKGROUND: Final = "It goes on in the background."
 
 
@@ -141,29 +140,34 @@ def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v1/queues",
+    Permission.ADMINISTER,
+    examples=CREATE_QUEUE,
     summary="Create a queue",
     operation_id="create_queue",
     responses=answers(201, "The queue.", "Queue"),
 )
 def create(
-    body: Annotated[CreateQueueBody, Body(openapi_examples=CREATE_QUEUE)],
+    body: CreateQueueBody,
 ) -> Answered:
     """Create a queue."""
     queue = use_cases().queues.create(body.name, body.settings())
-    return json_answer(queue_answer(queue), 201)
+    return Reply(queue_answer(queue), 201)
 
 
-@router.get(
+@routes.add(
+    "GET",
     "/v1/queues",
+    Permission.READ,
     summary="List queues by name",
     description=f"Those that the key is for.{keys_of(QUEUES)}",
     operation_id="list_queues",
     responses=answers(200, "A page of queues.", "QueuePage"),
 )
 def list_queues(
-    prefix: Annotated[str, Query(description="Only names that begin so.", max_length=128)] = "",
+    prefix: Annotated[str, Field(description="Only names that begin so.", max_length=128)] = "",
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -173,11 +177,13 @@ def list_queues(
     page = visibility.queues(
         every, principal(), prefix=prefix, where=where, limit=limit, cursor=cursor
     )
-    return json_answer(queues_answer(page))
+    return queues_answer(page)
 
 
-@router.get(
-    "/v1/queues/<queue>",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}",
+    Permission.READ,
     summary="Show a queue",
     operation_id="get_queue",
     responses=answers(200, "The queue, how it is doing, and its schedules.", "QueueInFull"),
@@ -187,11 +193,14 @@ def show(queue: QueueInPath) -> Answered:
     use = use_cases()
     found = use.queues.get(queue_name(queue))
     schedules = use.schedules.page(found, limit=_SCHEDULES, short=True)
-    return json_answer(queue_answer(found, use.stats.of(found.name), schedules))
+    return queue_answer(found, use.stats.of(found.name), schedules)
 
 
-@router.put(
-    "/v1/queues/<queue>",
+@routes.add(
+    "PUT",
+    "/v1/queues/{queue}",
+    Permission.ADMINISTER,
+    examples=REPLACE_QUEUE,
     summary="Replace a queue's settings",
     description="What is left out takes its default. What GET shows may be sent back.",
     operation_id="replace_queue",
@@ -199,16 +208,18 @@ def show(queue: QueueInPath) -> Answered:
 )
 def replace(
     queue: QueueInPath,
-    body: Annotated[ReplaceQueueBody, Body(openapi_examples=REPLACE_QUEUE)],
+    body: ReplaceQueueBody,
 ) -> Answered:
     """Replace settings."""
     name = queue_name(queue)
     changed = use_cases().queues.replace(name, body.settings_of(name), version=body.version)
-    return json_answer(queue_answer(changed))
+    return queue_answer(changed)
 
 
-@router.delete(
-    "/v1/queues/<queue>",
+@routes.add(
+    "DELETE",
+    "/v1/queues/{queue}",
+    Permission.ADMINISTER,
     summary="Delete a queue with all its tasks",
     operation_id="delete_queue",
     responses=answers(204, "The queue and its tasks are gone.", also_202=_BACKGROUND),
@@ -216,11 +227,14 @@ def replace(
 def delete(queue: QueueInPath) -> Answered:
     """Delete a queue."""
     finished = use_cases().queues.delete(queue_name(queue))
-    return no_body(204 if finished else 202)
+    return Reply(None, 204 if finished else 202)
 
 
-@router.post(
-    "/v1/queues/<queue>/pause",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/pause",
+    Permission.OPERATE,
+    examples=PAUSE,
     summary="Pause deliveries",
     description=(
         "Leases end and tasks expire as before. The `reason` is shown with the queue while it is "
@@ -231,29 +245,33 @@ def delete(queue: QueueInPath) -> Answered:
 )
 def pause(
     queue: QueueInPath,
-    body: Annotated[PauseBody | None, Body(openapi_examples=PAUSE)] = None,
+    body: PauseBody | None = None,
 ) -> Answered:
     """Pause a queue."""
     asked = body or PauseBody()
     changed = use_cases().queues.pause(
         queue_name(queue), resume_in_seconds=asked.resume_in_seconds, reason=asked.reason or ""
     )
-    return json_answer(queue_answer(changed))
+    return queue_answer(changed)
 
 
-@router.post(
-    "/v1/queues/<queue>/resume",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/resume",
+    Permission.OPERATE,
     summary="Resume deliveries",
     operation_id="resume_queue",
     responses=answers(200, "The queue.", "Queue"),
 )
 def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
     """Resume a queue."""
-    return json_answer(queue_answer(use_cases().queues.resume(queue_name(queue))))
+    return queue_answer(use_cases().queues.resume(queue_name(queue)))
 
 
-@router.get(
-    "/v1/queues/<queue>/signing-secret",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/signing-secret",
+    Permission.ADMINISTER,
     summary="Show what signs the requests to a target",
     description="Receivers verify them by it, as the Standard Webhooks specification says.",
     operation_id="get_signing_secret",
@@ -262,11 +280,13 @@ def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
 def signing_secret(queue: QueueInPath) -> Answered:
     """Show the signing secret."""
     use = use_cases()
-    return json_answer(signing_answer(use.signing.of(use.queues.get(queue_name(queue)))))
+    return signing_answer(use.signing.of(use.queues.get(queue_name(queue))))
 
 
-@router.post(
-    "/v1/queues/<queue>/signing-secret/rotate",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/signing-secret/rotate",
+    Permission.ADMINISTER,
     summary="Sign requests with another secret",
     description=(
         "The one before signs them too for 24 hours, in which receivers can take the new one."
@@ -277,11 +297,14 @@ def signing_secret(queue: QueueInPath) -> Answered:
 def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
     """Rotate the signing secret."""
     use = use_cases()
-    return json_answer(signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue)))))
+    return signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue))))
 
 
-@router.post(
-    "/v1/queues/<queue>/purge",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/purge",
+    Permission.OPERATE,
+    examples=PURGE,
     summary="Remove all tasks of some states",
     description=(
         "Takes the tasks that came to the queue before the call (enqueued, moved there or "
@@ -293,18 +316,21 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> Answer
     operation_id="purge_queue",
     responses=answers(200, "All are gone.", "Purged", also_202=_BACKGROUND),
 )
-def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=PURGE)]) -> Answered:
+def purge(queue: QueueInPath, body: PurgeBody) -> Answered:
     """Purge a queue."""
     purged = use_cases().queues.purge(
         queue_name(queue), body.chosen(), undo_in_seconds=body.undo_in_seconds
     )
     undo = LEFT_OUT if purged.undo is None else undoable_answer(purged.undo)
     answer = queue_wire.Purged(deleted=purged.deleted, undo=undo, in_background=LEFT_OUT)
-    return json_answer(answer, 200 if purged.finished else 202)
+    return Reply(answer, 200 if purged.finished else 202)
 
 
-@router.post(
-    "/v1/queues/<queue>/recount",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/recount",
+    Permission.OPERATE,
+    examples=RECOUNT,
     summary="Recount a queue and correct its counters",
     description=(
         "For when the recorder was away for more than six hours. Each call counts for some "
@@ -318,16 +344,18 @@ def purge(queue: QueueInPath, body: Annotated[PurgeBody, Body(openapi_examples=P
 )
 def recount(
     queue: QueueInPath,
-    body: Annotated[RecountBody | None, Body(openapi_examples=RECOUNT)] = None,
+    body: RecountBody | None = None,
 ) -> Answered:
     """Recount a queue."""
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
-    return json_answer(recount_answer(step))
+    return recount_answer(step)
 
 
-@router.post(
-    "/v1/queues/<queue>/reindex",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/reindex",
+    Permission.OPERATE,
     summary="Build the index of a queue's values anew",
     description=(
         "For when the recorder was away for more than six hours, so that lists by "
@@ -341,11 +369,13 @@ def recount(
 )
 def reindex(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
     """Build the index anew."""
-    return json_answer(queue_answer(use_cases().queues.reindex(queue_name(queue))), 202)
+    return Reply(queue_answer(use_cases().queues.reindex(queue_name(queue))), 202)
 
 
-@router.get(
-    "/v1/queues/<queue>/groups/<key>",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/groups/{key}",
+    Permission.READ,
     summary="Show how a group of a queue stands",
     description="404 for one that had no task there in the last month.",
     operation_id="get_group",
@@ -354,7 +384,7 @@ def reindex(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
 def group(queue: QueueInPath, key: KeyInPath) -> Answered:
     """Show a group."""
     found = use_cases().fair_groups.get(queue_name(queue), unquote(key))
-    return json_answer(
+    return Reply(
         queue_wire.Group(
             group_key=found.group_key,
             weight=found.weight,

@@ -8,22 +8,16 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
-
-from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.api_gateway import Route, Router
-from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE, pattern_in_words
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
 from headrace.http.leases import LeaseBody
 from headrace.http.permissions import principal
-from headrace.http.request import header
-from headrace.http.routing import Resolver
+from headrace.http.request import Reply, Request
+from headrace.http.routing import Route
 from headrace.http.task_bodies import EnqueueBody
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.runtime.wiring import use_cases
@@ -40,81 +34,69 @@ _BY_THEMSELVES: Final = frozenset({"report", "dequeue", "dequeue_many", "upload_
 That of an upload would be a URL that lets anybody write.
 """
 
-_MARGIN: Final = timedelta(seconds=1)  # for clocks that differ
 _DIGEST_BYTES: Final = 12
 _ATTEMPT_RE: Final = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
 _SHOWN_ONCE: Final = "secret"  # the name of the field
 
 
-def once(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Run a POST under its key, or give the answer of the first one that came under it.
+def once(request: Request, route: Route, arguments: Mapping[str, Any]) -> Reply:
+    """Return the answer of *route*, the recorded one if the request repeats an earlier request.
 
-    Raises InvalidRequest naming the header, IdempotencyConflict when the key was sent with another
-    request, and Unavailable while the first one still runs.
+    Raises InvalidRequest naming the header, IdempotencyConflict if the key came with another
+    request before, and Unavailable while the first one still runs.
     """
-    route: Route = app.context["_route"]
-    event = app.current_event.raw_event
-    key = key_in(event) if route.method == "POST" and app.serves(route) else None
-    if key is None or _safe_by_itself(route, app.context["_route_args"]):
-        return next_middleware(app)
-    keyed = request(event, key)
+    key = key_of(request) if route.method == "POST" else None
+    if key is None or _is_safe_to_repeat(route, arguments):
+        return route.reply(arguments)
+    keyed = _keyed(request, key)
     repeats, secret = use_cases().repeats, use_cases().derived_ids.secret
-    turn = repeats.begin(keyed, within=time_left(app.lambda_context))
+    turn = repeats.begin(keyed, within=request.time_left)
     if isinstance(turn, RecordedAnswer):
-        return Response(turn.status, turn.content_type, turn.body, {REPLAYED: "true"})
+        return Reply(turn.body, turn.status, {REPLAYED: "true"}, turn.content_type)
     answered = False
     try:
         with drawing(turn.draws(secret.value())):
-            response = next_middleware(app)
-        answered = response.status_code < HTTPStatus.MULTIPLE_CHOICES
+            reply = route.reply(arguments)
+        answered = reply.status < HTTPStatus.MULTIPLE_CHOICES
     finally:
         if not answered:
             repeats.give_up(turn)
-    body = _without_secret(response.body or "")
-    repeats.finish(turn, RecordedAnswer(response.status_code, response.content_type, body))
-    return response
+    body = _without_secret(reply.text())
+    repeats.finish(turn, RecordedAnswer(reply.status, reply.content_type, body))
+    return reply
 
 
-def key_in(event: Mapping[str, Any]) -> str | None:
-    """Return the key of a request; None without one.
+def key_of(request: Request) -> str | None:
+    """Return the idempotency key of a request, None without one.
 
-    Raises InvalidRequest naming the header for what can be no key.
+    Raises InvalidRequest naming the header for a text that cannot be a key.
     """
-    key = header(event, HEADER.lower())
+    key = request.headers.get(HEADER.lower())
     if key is not None and not IDEMPOTENCY_KEY_RE.fullmatch(key):
         raise InvalidRequest.of(HEADER, pattern_in_words(IDEMPOTENCY_KEY))
     return key
 
 
-def request(event: Mapping[str, Any], key: str) -> KeyedRequest:
-    """Return the request under *key*."""
-    query = event.get("multiValueQueryStringParameters") or {}
-    head = json.dumps([event["httpMethod"], event["path"], sorted(query.items())])
-    body = event.get("body") or ""
+def _keyed(request: Request, key: str) -> KeyedRequest:
+    head = json.dumps([request.method, request.path, sorted(request.query.items())])
     digest = hashlib.blake2b(head.encode(), digest_size=_DIGEST_BYTES)
-    digest.update(body.encode("utf-8", "surrogatepass"))
+    digest.update(request.text().encode("utf-8", "surrogatepass"))
     return KeyedRequest(principal().key_id, key, digest.hexdigest())
 
 
-def batch_of(router: Router, *, grouped: bool) -> DeliveryBatch | None:
-    """Return the batch of a dequeue under its key; None without one.  Raises as key_in()."""
-    event = router.current_event.raw_event
-    key = key_in(event)
+def batch_of(request: Request, *, grouped: bool) -> DeliveryBatch | None:
+    """Return the batch of a dequeue with a key, None without one.  Raises as key_of()."""
+    key = key_of(request)
     if key is None:
         return None
-    keyed = request(event, key)
-    number = header(event, ATTEMPT.lower()) or ""
+    number = request.headers.get(ATTEMPT.lower(), "")
     attempt = int(number) if _ATTEMPT_RE.fullmatch(number) else None
-    within = time_left(router.lambda_context)
-    return use_cases().batches.of(keyed, within=within, grouped=grouped, attempt=attempt)
+    return use_cases().batches.of(
+        _keyed(request, key), within=request.time_left, grouped=grouped, attempt=attempt
+    )
 
 
-def time_left(context: LambdaContext) -> timedelta:
-    """Return how long the request at hand may still be worked on."""
-    return timedelta(milliseconds=context.get_remaining_time_in_millis()) + _MARGIN
-
-
-def _safe_by_itself(route: Route, arguments: Mapping[str, Any]) -> bool:
+def _is_safe_to_repeat(route: Route, arguments: Mapping[str, Any]) -> bool:
     """Tell whether a repeat of this request needs no record of the first answer.
 
     An enqueue with a dedupe key needs one even if each entry has an id: after the holder of the

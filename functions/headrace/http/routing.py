@@ -1,82 +1,238 @@
-"""Routing as it is here: Powertools' resolver, fit for threads, and what routes share.
+"""The route table: where each route is, which keys may call it, and the function that answers it.
 
-Powertools keeps the request on a class attribute and its context on the instance, which is enough
-for Lambda, where calls come one at a time.  The local service answers many at once, so here each
-thread has its own.
-
-A request without query parameters takes the short way, if its route takes no headers: the same
-checks by the same fields, without what Powertools does for headers, cookies and forms.  What does
-not fit a route goes Powertools' way, which finds the words for it.
+The parameters of the function say what a request may have.  A parameter is in the path if the path
+names it in braces, is the JSON body if its type is a RequestBody, is a header if it is annotated
+with Header, and is else a parameter of the query.
 """
 
-import threading
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from inspect import Parameter as Signed
 from inspect import signature
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
-from urllib.parse import unquote
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
 
-from aws_lambda_powertools.event_handler import APIGatewayRestResolver, Response
-from aws_lambda_powertools.event_handler.api_gateway import ResponseBuilder, Route, Router
-from aws_lambda_powertools.event_handler.middlewares import NextMiddleware
-from aws_lambda_powertools.event_handler.openapi.params import Path, Query
-from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEvent
-from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import TypeAdapter, ValidationError
 
-from headrace.domain.access import Permission
-from headrace.domain.errors import FieldError, InvalidRequest, NotFound, Unavailable
-from headrace.domain.limits import LIST_PAGE, NAME_RE, TASK_ID_RE
-from headrace.domain.retry import DEFAULT_RETRY
-from headrace.domain.task import Task
-from headrace.http import permissions, rawjson
-from headrace.http.fields import CURSOR_LENGTH
-from headrace.http.filters import TAG_PARAMETER, TAG_PREFIX
-from headrace.http.permissions import principal
-from headrace.ops.operators import visibility
-from headrace.ops.shared.queues import QueueOperations
-from headrace.runtime.wiring import use_cases
-from headrace.wire.base import Answer, MaxRetries, to_json
+from headrace.domain.access import Permission, Role, may
+from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.http import rawjson
+from headrace.http.fields import Examples, RequestBody
+from headrace.http.problems import invalid
+from headrace.http.request import JSON, TAG_PARAMETER, TAG_PREFIX, Reply, Request
+from headrace.wire.base import Answer
 
-JSON: Final = "application/json"
+_VERSION: Final = "v1"  # the first part of the API's paths
+_PATH_PART: Final = re.compile(r"[-._~()'!*:@,;=+&$%<> \[\]{}|^\w]+")
+_NAME_LENGTH: Final = 200
 
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+_Errors: TypeAlias = list[dict[str, Any]]
+
+
+Answered: TypeAlias = Answer | Reply
 Responses: TypeAlias = dict[int, Any]
-Answered: TypeAlias = Response[Any]
-
-QueueInPath: TypeAlias = Annotated[str, Path(description="The name of the queue.")]
-TaskInPath: TypeAlias = Annotated[str, Path(description="The id of the task.")]
-Limit: TypeAlias = Annotated[int, Query(ge=1, le=LIST_PAGE, description="The most on one page.")]
-Cursor: TypeAlias = Annotated[
-    str | None, Query(max_length=CURSOR_LENGTH, description="As the page before gave it.")
-]
-Flag: TypeAlias = Annotated[Literal["true", "false"], Query()]
-PayloadFlag: TypeAlias = Annotated[
-    Literal["true", "false"] | None,
-    Query(description="A viewer may not ask for it, and sees neither result nor progress."),
-]
 
 
-_ROUTE: Final = signature(Router.route)
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Annotate a parameter of the query that is called *name* in the request."""
+
+    name: str
 
 
-class NounRouter(Router):
-    """A router for the routes of one noun, which stand under its *tag* in the OpenAPI document."""
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Annotate a parameter that is the request's header *name*."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a route's function; *alias* is its name in the request."""
+
+    name: str
+    alias: str
+    place: Literal["path", "query", "header", "body"]
+    annotation: Any
+    type: TypeAdapter[Any]
+    default: Any
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a request must have it."""
+        return self.default is Signed.empty
+
+    def read(self, value: object, errors: _Errors) -> object:
+        """Return the argument that *value* is, the default for None; add what is wrong."""
+        location = ("body",) if self.place == "body" else (self.place, self.alias)
+        if value is None:
+            if self.is_required:
+                errors.append({"type": "missing", "loc": location})
+            return self.default
+        try:
+            return self.type.validate_python(value)
+        except ValidationError as error:
+            errors += [{**one, "loc": (*location, *one["loc"])} for one in error.errors()]
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Route:
+    """One route.
+
+    A key needs all of *permissions*.  *queue* is the queue of a route whose path names none.
+    """
+
+    method: str
+    path: str
+    permissions: tuple[Permission, ...]
+    queue: str | None
+    call: Callable[..., Answered]
+    tag: str
+    operation_id: str
+    summary: str
+    description: str
+    responses: Responses
+    examples: Examples | None
+    more: Mapping[str, Any]
+
+    @property
+    def roles(self) -> list[Role]:
+        """The roles that have all permissions."""
+        return [role for role in Role if all(may(role, needed) for needed in self.permissions)]
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What a request may have."""
+        return _parameters_of(self.call, self.path)
+
+    def reply(self, arguments: Mapping[str, Any]) -> Reply:
+        """Call the function and return its answer."""
+        given = self.call(**arguments)
+        return given if isinstance(given, Reply) else Reply(given)
+
+    def arguments(self, request: Request, in_path: Mapping[str, str], body: str) -> dict[str, Any]:
+        """Return the arguments of the function.
+
+        Raises InvalidRequest, or PayloadTooLarge, that names each field that is wrong.
+        """
+        arguments: dict[str, Any] = dict(in_path)
+        errors: _Errors = []
+        query = request.values() if request.query else {}
+        for one in self.parameters:
+            if one.place == "path":
+                continue
+            value: Any = None
+            if one.place == "query":
+                value = query.get(one.alias)
+            elif one.place == "header":
+                value = request.headers.get(one.alias)
+            elif body:
+                value = rawjson.decode(body)
+            arguments[one.name] = one.read(value, errors)
+        if errors:
+            raise invalid(errors)
+        if query:
+            self._require_known(query)
+        return arguments
+
+    def _require_known(self, query: Mapping[str, Any]) -> None:
+        """Raise InvalidRequest for unknown parameters: a misspelt filter would filter nothing."""
+        known = {one.alias for one in self.parameters if one.place == "query"}
+        unknown = [name for name in query if name not in known]
+        if TAG_PARAMETER in unknown:
+            unknown.remove(TAG_PARAMETER)
+            unknown += [f"{TAG_PREFIX}{key}" for key in query[TAG_PARAMETER]]
+        if unknown:
+            message = "is not a parameter of this request"
+            errors = [FieldError(name[:_NAME_LENGTH], message) for name in unknown]
+            raise InvalidRequest(f"{unknown[0]} {message}", errors=errors)
+
+
+@cache
+def _parameters_of(call: Callable[..., Any], path: str) -> tuple[Parameter, ...]:
+    return tuple(
+        _parameter(one, in_path=f"{{{one.name}}}" in path)
+        for one in signature(call).parameters.values()
+    )
+
+
+def _parameter(one: Signed, *, in_path: bool) -> Parameter:
+    notes = get_args(one.annotation)[1:] if get_origin(one.annotation) is Annotated else ()
+    alias = next((note.name for note in notes if isinstance(note, Alias | Header)), one.name)
+    place: Literal["path", "query", "header", "body"]
+    if any(isinstance(note, Header) for note in notes):
+        place = "header"
+    elif in_path:
+        place = "path"
+    else:
+        place = "body" if any(bodies_in(one.annotation)) else "query"
+    type_of = TypeAdapter(one.annotation)
+    return Parameter(one.name, alias, place, one.annotation, type_of, one.default)
+
+
+def bodies_in(annotation: object) -> Iterator[type[RequestBody]]:
+    """Yield the request bodies that a type is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, RequestBody):
+        yield annotation
+    for part in get_args(annotation):
+        yield from bodies_in(part)
+
+
+# ------------------------------------------------------------------------------------ declaration
+
+
+class Routes:
+    """The routes of one noun, which stand under its *tag* in the OpenAPI document."""
 
     def __init__(self, tag: str) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # Powertools leaves it so
         self._tag = tag
+        self.declared: list[Route] = []
 
-    def route(self, *given: Any, **named: Any) -> Any:  # noqa: ANN401  Powertools' own signature
-        """Register a route."""
-        call = _ROUTE.bind(self, *given, **named)
-        call.arguments["tags"] = [self._tag]
-        return super().route(*call.args[1:], **call.kwargs)
+    def add(  # noqa: PLR0913  what the OpenAPI document says of a route
+        self,
+        method: str,
+        path: str,
+        *permissions: Permission,
+        operation_id: str,
+        summary: str,
+        responses: Responses,
+        description: str = "",
+        queue: str | None = None,
+        examples: Examples | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> Callable[[_Call], _Call]:
+        """Declare the decorated function as the answer to *method* at *path*."""
+
+        def declare(call: _Call) -> _Call:
+            route = Route(
+                method=method,
+                path=path,
+                permissions=permissions,
+                queue=queue,
+                call=call,
+                tag=self._tag,
+                operation_id=operation_id,
+                summary=summary,
+                description=description,
+                responses=responses,
+                examples=examples,
+                more=more or {},
+            )
+            self.declared.append(route)
+            return call
+
+        return declare
 
 
 def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:
-    """Return the answers of a route when all goes well; *schema* is one of ``openapi``.
+    """Return the answers of a route that succeeds; *schema* is one of ``openapi``.
 
-    *more* are further answers of the same shape, as in ``also_202="It goes on."``
-    Errors are the same for all routes and added by ``openapi``.
+    *more* are further answers of the same shape, as in ``also_202="It is begun."``
+    ``openapi`` adds the errors, which are the same for all routes.
     """
     content: Any = {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}} if schema else {}
     responses: Responses = {status: {"description": description, "content": content}}
@@ -85,273 +241,58 @@ def answers(status: int, description: str, schema: str | None = None, **more: st
     return responses
 
 
-def json_answer(answer: Answer, status: int = 200) -> Answered:
-    """Answer with JSON."""
-    return Response(status, JSON, to_json(answer))
+# ---------------------------------------------------------------------------------------- look-up
 
 
-def no_body(status: int) -> Answered:
-    """Answer with a status alone."""
-    return Response(status, None, "")
+@dataclass(slots=True)
+class _Node:
+    """What may follow in a path: certain parts, or any part as a parameter."""
+
+    parts: dict[str, "_Node"] = field(default_factory=dict)
+    parameter: "_Node | None" = None
+    routes: dict[str, Route] = field(default_factory=dict)
 
 
-def queue_name(path: str) -> str:
-    """Return the queue named in a path.  Raises NotFound for what can be no queue's name."""
-    name = unquote(path)
-    if not NAME_RE.fullmatch(name):
-        raise NotFound(f"there is no queue {name[:128]}")
-    return name
+class RouteTable:
+    """All routes, found by method and path."""
 
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self.routes = tuple(routes)
+        self._root = _Node()
+        for route in self.routes:
+            node = self._root
+            for part in route.path.split("/"):
+                if not part.startswith("{"):
+                    node = node.parts.setdefault(part, _Node())
+                    continue
+                if node.parameter is None:
+                    node.parameter = _Node()
+                node = node.parameter
+            node.routes[route.method] = route
 
-def own_task(path: str) -> Task:
-    """Return the task named in a path, as the key may see it.
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        """Return the route and its parameters in the *path*, still percent-encoded.
 
-    Raises NotFound, or Forbidden where the key may not even know that; see ``visibility``.
-    """
-    return visibility.task(use_cases().tasks, principal(), task_id(path))
-
-
-def task_id(path: str) -> str:
-    """Return the id of the task named in a path.  Raises as own_task() for what can be no id."""
-    name = unquote(path)
-    if not TASK_ID_RE.fullmatch(name):
-        raise visibility.no_task(principal(), name)
-    return name
-
-
-def payload_wanted(value: str | None, *, by_default: bool) -> bool:
-    """Tell whether to show payloads.  Raises Forbidden for a key that asks and may not see any."""
-    if value == "true":
-        principal().require(Permission.DETAILS)
-    if value is None:
-        return by_default and principal().may(Permission.DETAILS)
-    return value == "true"
-
-
-def max_retries() -> MaxRetries:
-    """Return a look-up, for one answer, of the retries that queues grant.
-
-    It never raises: what was done by then, as leasing a task, must be told in any case.
-    """
-    queues = use_cases().queues
-    known: dict[str, int] = {}
-
-    def of(queue: str) -> int:
-        if queue not in known:
-            known[queue] = _retries_of(queues, queue)
-        return known[queue]
-
-    return of
-
-
-def _retries_of(queues: QueueOperations, name: str) -> int:
-    found = None
-    try:
-        found = queues.cached(name)
-    except NotFound:  # deleted meanwhile, and its tasks with it
-        pass
-    except Unavailable:
-        found = queues.remembered(name)
-    return (found.settings.retry_strategy if found else DEFAULT_RETRY).max_retries
-
-
-class _PowertoolsRequest(threading.local):
-    """What Powertools keeps of a request."""
-
-    event: APIGatewayProxyEvent
-    lambda_context: LambdaContext
-
-    def __init__(self) -> None:
-        self.context: dict[str, Any] = {}
-
-
-class _Request(APIGatewayProxyEvent):
-    """A request whose ``tag.…`` parameters are one: keys with values."""
-
-    @cached_property
-    def resolved_query_string_parameters(self) -> dict[str, Any]:
-        """The parameters as routes take them."""
-        given = super().resolved_query_string_parameters
-        tags = {
-            name.removeprefix(TAG_PREFIX): values[0] if len(values) == 1 else values
-            for name, values in given.items()
-            if name.startswith(TAG_PREFIX)
-        }
-        if not tags:
-            return given
-        rest = {name: of for name, of in given.items() if not name.startswith(TAG_PREFIX)}
-        return {**rest, TAG_PARAMETER: tags}
-
-
-class ApiAnswer(NamedTuple):
-    """What is answered, whoever carries it out: Lambda, or nobody where the caller is here."""
-
-    status: int
-    headers: dict[str, str]
-    body: str
-
-
-def _read(answer: Mapping[str, Any]) -> ApiAnswer:
-    """Return what Powertools has made for Lambda; no route of ours answers with bytes."""
-    headers = {name: _one_line(value) for name, value in answer["multiValueHeaders"].items()}
-    return ApiAnswer(answer["statusCode"], headers, answer["body"] or "")
-
-
-def _one_line(value: str | list[str]) -> str:
-    return value if isinstance(value, str) else ", ".join(value)
-
-
-_Way: TypeAlias = "Callable[[Resolver], Answered]"
-
-
-class Resolver(APIGatewayRestResolver):
-    """Finds the route, checks the request against its signature, calls it."""
-
-    def __init__(self) -> None:
-        self._call = _PowertoolsRequest()
-        super().__init__(enable_validation=True, json_body_deserializer=rawjson.decode, debug=False)
-
-    @property  # type: ignore[override]  # of this thread, where Powertools has one for all
-    def current_event(self) -> APIGatewayProxyEvent:
-        """The request as API Gateway sent it."""
-        return self._call.event
-
-    @current_event.setter
-    def current_event(self, event: APIGatewayProxyEvent) -> None:
-        self._call.event = event
-
-    @property
-    def lambda_context(self) -> LambdaContext:
-        """The context object of the Lambda call."""
-        return self._call.lambda_context
-
-    @lambda_context.setter
-    def lambda_context(self, context: LambdaContext) -> None:
-        self._call.lambda_context = context
-
-    @property
-    def context(self) -> dict[str, Any]:
-        """What Powertools' parts tell each other of one request."""
-        return self._call.context
-
-    @context.setter
-    def context(self, context: dict[str, Any]) -> None:
-        self._call.context = context
-
-    def answer(self, event: dict[str, Any], context: LambdaContext) -> ApiAnswer:
-        """Answer one request, whose body is text."""
-        self.current_event = _Request(event, self._json_body_deserializer)
-        self.lambda_context = context
-        try:
-            answer = self._answer(event)
-        finally:
-            self.context = {}
-        return answer or _read(super().resolve(event, context))
-
-    def _answer(self, event: Mapping[str, Any]) -> ApiAnswer | None:
-        """Answer a request the short way; None if there is none: nothing has been done then."""
-        if event.get("multiValueQueryStringParameters") or event.get("queryStringParameters"):
-            return None
-        path = event["path"]
-        for route in self._by_length.get((event["httpMethod"], _parts(path)), ()):
-            if found := route.rule.match(path):
+        Raises NotFound.
+        """
+        node: _Node | None = self._root
+        values = []
+        for part in path.rstrip("/").split("/"):
+            if node is None:
                 break
-        else:
-            return None
-        in_path = found.groupdict()
-        here = self.context = {"_route": route, "_path": path}
-        try:
-            permissions.admit(route, in_path)
-            arguments = _arguments(route, in_path, event.get("body"))
-            if arguments is None:
-                return None
-            here["_route_args"] = arguments
-            response = self._short_ways[route](self)
-        except Exception as error:  # as Powertools does: its handler says what it is
-            built = self._call_exception_handler(error, route)
-            if built is None:
-                raise
-            response = built.response
-        headers = {name: _one_line(value) for name, value in response.headers.items()}
-        return ApiAnswer(response.status_code, headers, response.body or "")
-
-    def prepare(self) -> None:
-        """Build what routes would build at their first call, in which threads might race."""
-        self._by_length: dict[tuple[str, int], list[Route]] = {}
-        self._short_ways: dict[Route, _Way] = {}
-        for route in (*self._static_routes, *self._dynamic_routes):
-            permissions.needs_of(route.method, route.path)  # or this is as far as it gets
-            route._build_middleware_stack(self._router_middlewares, self)  # noqa: SLF001  no other way
-            self._by_length.setdefault((route.method, _parts(route.path)), []).append(route)
-            self._short_ways[route] = self._short_way(route)
-
-    def _short_way(self, route: Route) -> _Way:
-        """Return *route* in its middlewares, for a request without query parameters."""
-
-        def call(app: Resolver) -> Answered:
-            answer: Answered = route.func(**app.context["_route_args"])
-            return answer
-
-        way: _Way = call
-        for middleware in reversed(self._router_middlewares):
-            if middleware is not no_unknown_parameters:
-                way = partial(middleware, next_middleware=way)
-        return way
-
-    def _call_route(self, route: Route, route_arguments: dict[str, str]) -> ResponseBuilder[Any]:
-        if self.serves(route):
-            permissions.admit(route, route_arguments)
-        return super()._call_route(route, route_arguments)
-
-    def serves(self, route: Route) -> bool:
-        """Tell whether *route* is one of ours; a request to nowhere gets one of its own."""
-        return route in self._short_ways
+            if (found := node.parts.get(part)) is None and (found := node.parameter) is not None:
+                if not _PATH_PART.fullmatch(part):
+                    found = None
+                values.append(part)
+            node = found
+        route = None if node is None else node.routes.get(method)
+        if route is None:
+            twice = path.startswith(f"/{_VERSION}/{_VERSION}/")
+            hint = f": leave /{_VERSION} out of the address of the service" if twice else ""
+            raise NotFound(f"there is nothing at {method} {path}{hint}")
+        return route, dict(zip(_names_in(route.path), values, strict=True))
 
 
-def _parts(path: str) -> int:
-    """Return how many parts *path* has; no parameter spans several."""
-    return path.rstrip("/").count("/")
-
-
-def _arguments(route: Route, in_path: Mapping[str, str], body: str | None) -> dict[str, Any] | None:
-    """Return what *route* is called with, None where something is missing or does not fit.
-
-    Forms, of several fields in one body, are Powertools' too, as are headers and cookies.
-    """
-    known = route.dependant
-    if known.header_params or known.cookie_params or len(known.body_params) > 1:
-        return None
-    given: list[tuple[Any, Any]]
-    given = [(field, in_path.get(field.alias)) for field in known.path_params]
-    given += [(field, None) for field in known.query_params]
-    given += [(field, rawjson.decode(body) if body else None) for field in known.body_params]
-    arguments: dict[str, Any] = {}
-    for field, value in given:
-        if value is not None:
-            arguments[field.name], wrong = field.validate(value)
-            if wrong:
-                return None
-        elif field.required:
-            return None
-        else:
-            arguments[field.name] = field.get_default()
-    return arguments
-
-
-def no_unknown_parameters(app: Resolver, next_middleware: NextMiddleware) -> Response[Any]:
-    """Refuse query parameters that the route does not know: a misspelt filter filters nothing."""
-    given = app.current_event.resolved_query_string_parameters
-    route = app.context["_route"]
-    if given and app.serves(route):
-        known = {field.alias for field in route.dependant.query_params}
-        unknown = [name for name in given if name not in known]
-        if TAG_PARAMETER in unknown:
-            unknown.remove(TAG_PARAMETER)
-            unknown += [f"{TAG_PREFIX}{key}" for key in given[TAG_PARAMETER]]
-        if unknown:
-            message = "is not a parameter of this request"
-            raise InvalidRequest(
-                f"{unknown[0]} {message}",
-                errors=[FieldError(name[:200], message) for name in unknown],
-            )
-    return next_middleware(app)
+@cache
+def _names_in(path: str) -> list[str]:
+    return re.findall(r"\{(\w+)\}", path)

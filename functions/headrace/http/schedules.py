@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
@@ -28,20 +27,11 @@ from headrace.http.fields import (
     contradiction,
     example,
 )
+from headrace.http.parameters import Cursor, Limit, QueueInPath, max_retries, queue_name
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
-from headrace.http.routing import (
-    Answered,
-    Cursor,
-    Limit,
-    NounRouter,
-    QueueInPath,
-    answers,
-    json_answer,
-    max_retries,
-    no_body,
-    queue_name,
-)
+from headrace.http.request import Reply
+from headrace.http.routing import Answered, Routes, answers
 from headrace.http.task_answers import enqueued_answer
 from headrace.runtime.wiring import use_cases
 from headrace.shapes import convert
@@ -51,9 +41,9 @@ from headrace.wire.base import LEFT_OUT, instant, raw
 if TYPE_CHECKING:
     from headrace.ops.scheduling.schedules import Seen
 
-router: Final = NounRouter("Schedules")
+routes: Final = Routes("Schedules")
 
-NameInPath: TypeAlias = Annotated[str, Path(description="The name of the schedule.")]
+NameInPath: TypeAlias = Annotated[str, Field(description="The name of the schedule.")]
 
 _DEFAULT: Final = ScheduleSettings()
 
@@ -187,8 +177,11 @@ def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.put(
-    "/v1/queues/<queue>/schedules/<name>",
+@routes.add(
+    "PUT",
+    "/v1/queues/{queue}/schedules/{name}",
+    Permission.OPERATE,
+    examples=PUT_SCHEDULE,
     summary="Make or replace a schedule",
     description=(
         "What is left out takes its default. What GET shows may be sent back. Tasks are enqueued "
@@ -201,16 +194,18 @@ def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
 def put(
     queue: QueueInPath,
     name: NameInPath,
-    body: Annotated[ScheduleBody, Body(openapi_examples=PUT_SCHEDULE)],
+    body: ScheduleBody,
 ) -> Answered:
     """Make or replace a schedule."""
     called = unquote(name)
     seen = use_cases().schedules.put(queue_name(queue), called, body.settings_of(called))
-    return json_answer(schedule_answer(seen, payload=True))
+    return schedule_answer(seen, payload=True)
 
 
-@router.get(
-    "/v1/queues/<queue>/schedules",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/schedules",
+    Permission.READ,
     summary="List the schedules of a queue",
     description="By name, each as its own request shows it. A page may be short.",
     operation_id="list_schedules",
@@ -222,11 +217,13 @@ def list_schedules(queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None)
     found = use.schedules.page(use.queues.get(queue_name(queue)), limit=limit, cursor=cursor)
     payload = principal().may(Permission.DETAILS)
     shown = [schedule_answer(seen, payload=payload) for seen in found.shown]
-    return json_answer(queue_wire.ScheduleList(schedules=shown, cursor=found.cursor))
+    return queue_wire.ScheduleList(schedules=shown, cursor=found.cursor)
 
 
-@router.get(
-    "/v1/queues/<queue>/schedules/<name>",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/schedules/{name}",
+    Permission.READ,
     summary="Show a schedule",
     operation_id="get_schedule",
     responses=answers(200, "The schedule.", "Schedule"),
@@ -234,11 +231,13 @@ def list_schedules(queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None)
 def show(queue: QueueInPath, name: NameInPath) -> Answered:
     """Show a schedule."""
     seen = use_cases().schedules.get(queue_name(queue), unquote(name))
-    return json_answer(schedule_answer(seen, payload=principal().may(Permission.DETAILS)))
+    return schedule_answer(seen, payload=principal().may(Permission.DETAILS))
 
 
-@router.delete(
-    "/v1/queues/<queue>/schedules/<name>",
+@routes.add(
+    "DELETE",
+    "/v1/queues/{queue}/schedules/{name}",
+    Permission.OPERATE,
     summary="Delete a schedule and its tasks that are not due yet",
     operation_id="delete_schedule",
     responses=answers(204, "The schedule is gone."),
@@ -246,11 +245,13 @@ def show(queue: QueueInPath, name: NameInPath) -> Answered:
 def delete(queue: QueueInPath, name: NameInPath) -> Answered:
     """Delete a schedule."""
     use_cases().schedules.delete(queue_name(queue), unquote(name))
-    return no_body(204)
+    return Reply(None, 204)
 
 
-@router.post(
-    "/v1/queues/<queue>/schedules/<name>/run",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/schedules/{name}/run",
+    Permission.OPERATE,
     summary="Enqueue a task of a schedule now",
     description="Paused or not. One result, as enqueue has it.",
     operation_id="run_schedule",
@@ -264,4 +265,4 @@ def run(
     """Enqueue a task now."""
     use = use_cases()
     result = use.schedules.run(queue_name(queue), unquote(name))
-    return json_answer(enqueued_answer([result], now=use.now(), max_retries=max_retries()))
+    return enqueued_answer([result], now=use.now(), max_retries=max_retries())

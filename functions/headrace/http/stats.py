@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from aws_lambda_powertools.event_handler.openapi.params import Query
+from pydantic import Field
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.task import Status
 from headrace.history.metrics import (
     LONGEST_STEP_SECONDS,
@@ -15,15 +16,8 @@ from headrace.history.metrics import (
 )
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
-from headrace.http.routing import (
-    Answered,
-    Flag,
-    NounRouter,
-    QueueInPath,
-    answers,
-    json_answer,
-    queue_name,
-)
+from headrace.http.parameters import Flag, QueueInPath, queue_name
+from headrace.http.routing import Alias, Answered, Routes, answers
 from headrace.ops.shared.group_limits import Blocking
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
@@ -32,7 +26,7 @@ from headrace.wire.base import instant
 if TYPE_CHECKING:
     from headrace.history.stats import QueueStats
 
-router: Final = NounRouter("Stats")
+routes: Final = Routes("Stats")
 
 _MICROSECONDS: Final = 6  # decimals of a second
 
@@ -129,8 +123,10 @@ def _seconds(value: float | None) -> float | None:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.get(
-    "/v1/queues/<queue>/stats",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/stats",
+    Permission.READ,
     summary="Show how a queue is doing",
     description=(
         "Counts, ages, rates, and how old they are: the service counts from the table's stream, a "
@@ -145,11 +141,13 @@ def _seconds(value: float | None) -> float | None:
 def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
     """Show how a queue is doing."""
     stats = use_cases().stats.of(queue_name(queue), exact=exact == "true")
-    return json_answer(stats_answer(stats))
+    return stats_answer(stats)
 
 
-@router.get(
-    "/v1/queues/<queue>/metrics",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/metrics",
+    Permission.READ,
     summary="Show what happened in a queue, step by step",
     description=(
         "From the minute of `from` up to `to`, the last hour by default. "
@@ -163,12 +161,12 @@ def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
 def series(
     queue: QueueInPath,
     since: Annotated[
-        Instant | None, Query(alias="from", description="Left out: an hour before the end.")
+        Instant | None, Alias("from"), Field(description="Left out: an hour before the end.")
     ] = None,
-    until: Annotated[Instant | None, Query(alias="to", description="Left out: now.")] = None,
+    until: Annotated[Instant | None, Alias("to"), Field(description="Left out: now.")] = None,
     step_seconds: Annotated[
         int,
-        Query(
+        Field(
             description=f"A multiple of {STEP_SECONDS}.",
             examples=[STEP_SECONDS],
             json_schema_extra={
@@ -183,4 +181,4 @@ def series(
     metrics = use_cases().stats.metrics(
         queue_name(queue), since=since, until=until, step_seconds=step_seconds
     )
-    return json_answer(metrics_answer(metrics))
+    return metrics_answer(metrics)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Final, Literal, TypeAlias
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from pydantic import Field
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -13,39 +13,34 @@ from headrace.domain.query import narrowed
 from headrace.domain.task import Task
 from headrace.http import repeats
 from headrace.http.fields import Reason
-from headrace.http.filters import (
+from headrace.http.parameters import (
     AfterFilter,
     AttemptsFilter,
     BeforeFilter,
+    Cursor,
     ErrorFilter,
+    Flag,
     GroupFilter,
+    Limit,
+    PayloadFlag,
     PriorityFilter,
     QueryFilter,
+    QueueInPath,
     StateFilter,
     TagFilter,
+    TaskInPath,
     WorkerFilter,
+    max_retries,
+    own_task,
+    queue_name,
+    shows_payload,
     task_filter,
+    task_id,
 )
 from headrace.http.permissions import principal
 from headrace.http.report_bodies import REPORT, ReportsBody
-from headrace.http.routing import (
-    Answered,
-    Cursor,
-    Flag,
-    Limit,
-    NounRouter,
-    PayloadFlag,
-    QueueInPath,
-    TaskInPath,
-    answers,
-    json_answer,
-    max_retries,
-    no_body,
-    own_task,
-    payload_wanted,
-    queue_name,
-    task_id,
-)
+from headrace.http.request import Reply, this_request
+from headrace.http.routing import Answered, Routes, answers
 from headrace.http.task_answers import (
     cancelled_answer,
     count_answer,
@@ -73,30 +68,33 @@ from headrace.runtime.function import client_gone, time_to_wait
 from headrace.runtime.wiring import use_cases
 from headrace.wire.tasks import DeletedTask
 
-router: Final = NounRouter("Tasks")
+routes: Final = Routes("Tasks")
 POLL_AFTER: Final = "X-Poll-After"
 """After how many seconds to ask again for a task that has not ended."""
 
 WaitForEnd: TypeAlias = Annotated[
     float,
-    Query(ge=0, le=limits.WAIT_SECONDS, description="How long to wait for the task's end."),
+    Field(ge=0, le=limits.WAIT_SECONDS, description="How long to wait for the task's end."),
 ]
 UndoSeconds: TypeAlias = Annotated[
     float,
-    Query(
+    Field(
         ge=limits.UNDO_SECONDS[0],
         le=limits.UNDO_SECONDS[1],
         description="For how long it can be brought back; 0: not at all.",
     ),
 ]
 WhyDeleted: TypeAlias = Annotated[
-    Reason | None, Query(description="Why, in your words: the audit keeps it.")
+    Reason | None, Field(description="Why, in your words: the audit keeps it.")
 ]
 _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway waits
 
 
-@router.post(
-    "/v1/queues/<queue>/tasks",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks",
+    Permission.ENQUEUE,
+    examples=ENQUEUE,
     summary="Enqueue tasks",
     description=(
         "Each entry on its own; one result for each, in their order. An id that exists, in "
@@ -105,18 +103,19 @@ _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway 
     operation_id="enqueue",
     responses=answers(200, "One result for each entry.", "EnqueueResults"),
 )
-def enqueue(
-    queue: QueueInPath, body: Annotated[EnqueueBody, Body(openapi_examples=ENQUEUE)]
-) -> Answered:
+def enqueue(queue: QueueInPath, body: EnqueueBody) -> Answered:
     """Enqueue tasks."""
     use, by = use_cases(), principal()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
     shown = [result.as_seen_by(by) for result in results]
-    return json_answer(enqueued_answer(shown, now=use.now(), max_retries=max_retries()))
+    return enqueued_answer(shown, now=use.now(), max_retries=max_retries())
 
 
-@router.post(
-    "/v1/queues/<queue>/dequeue",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/dequeue",
+    Permission.WORK,
+    examples=DEQUEUE,
     summary="Lease tasks that are due",
     description=(
         "An empty answer is a success. Ask again after `poll_after_seconds`. "
@@ -130,14 +129,17 @@ def enqueue(
 )
 def dequeue(
     queue: QueueInPath,
-    body: Annotated[DequeueBody | None, Body(openapi_examples=DEQUEUE)] = None,
+    body: DequeueBody | None = None,
 ) -> Answered:
     """Lease tasks."""
     return _leased(queue_name(queue), body or DequeueBody())
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v1/dequeue",
+    Permission.WORK,
+    examples=DEQUEUE_MANY,
     summary="Lease tasks that are due in several queues",
     description=(
         "As of one queue, in one call; each task says its `queue`, and reports go to that. "
@@ -148,7 +150,7 @@ def dequeue(
     responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
 )
 def dequeue_many(
-    body: Annotated[DequeueManyBody, Body(openapi_examples=DEQUEUE_MANY)],
+    body: DequeueManyBody,
 ) -> Answered:
     """Lease tasks of several queues."""
     return _leased(body.queues, body, order=body.order)
@@ -157,7 +159,8 @@ def dequeue_many(
 def _leased(
     queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
 ) -> Answered:
-    context, use, by = router.lambda_context, use_cases(), principal()
+    request, use, by = this_request(), use_cases(), principal()
+    context = request.context
     found = use.deliveries.dequeue(
         queues,
         order=order,
@@ -166,19 +169,22 @@ def _leased(
         worker=wanted.worker or "",
         keepalive=wanted.keepalive_timeout_in_seconds,
         lease_id=wanted.lease_id,
-        batch=repeats.batch_of(router, grouped=wanted.lease_id is not None),
+        batch=repeats.batch_of(request, grouped=wanted.lease_id is not None),
         go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
         still_may=lambda: use.keys.known(by.key_id, by.digest),
         is_gone=client_gone(context),
     )
-    answer = json_answer(dequeued_answer(found, max_retries=max_retries()))
+    answer = Reply(dequeued_answer(found, max_retries=max_retries()))
     if found.replayed:
         answer.headers[repeats.REPLAYED] = "true"
     return answer
 
 
-@router.post(
-    "/v1/queues/<queue>/reports",
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/reports",
+    Permission.WORK,
+    examples=REPORT,
     summary="Report on leased tasks",
     description=(
         "Each report on its own; one result for each, in their order. Safe to repeat; a report "
@@ -187,18 +193,18 @@ def _leased(
     operation_id="report",
     responses=answers(200, "One result for each report.", "ReportResults"),
 )
-def report(
-    queue: QueueInPath, body: Annotated[ReportsBody, Body(openapi_examples=REPORT)]
-) -> Answered:
+def report(queue: QueueInPath, body: ReportsBody) -> Answered:
     """Report on tasks."""
     use = use_cases()
     reports = [entry.report() for entry in body.reports]
     results = use.reports.report(queue_name(queue), reports)
-    return json_answer(reported_answer(reports, results, use.now()))
+    return reported_answer(reports, results, use.now())
 
 
-@router.get(
-    "/v1/tasks/<id>",
+@routes.add(
+    "GET",
+    "/v1/tasks/{id}",
+    Permission.READ,
     summary="Show a task",
     description=(
         "With `wait_seconds` the answer comes when the task has ended, SUCCEEDED or DEAD, or when "
@@ -213,22 +219,22 @@ def report(
 )
 def show(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0) -> Answered:
     """Show a task."""
-    wanted, use = payload_wanted(payload, by_default=True), use_cases()
+    wanted, use = shows_payload(payload, by_default=True), use_cases()
     task = _ended_task(id, wait_seconds) if wait_seconds else own_task(id)
     task = use.texts.shown(task, payload=wanted)
     shown = task_answer(task, now=use.now(), max_retries=max_retries(), payload=wanted)
-    answer = json_answer(shown)
+    answer = Reply(shown)
     answer.headers[POLL_AFTER] = f"{use.settings.poll_after_seconds:g}"
     return answer
 
 
 def _wait(wanted: float) -> float:
     """Return the seconds that this call waits if a client asks for *wanted* seconds."""
-    return min(wanted, use_cases().settings.long_poll_seconds, time_to_wait(router.lambda_context))
+    return min(wanted, use_cases().settings.long_poll_seconds, time_to_wait(this_request().context))
 
 
 def _ended_task(id: str, wait_seconds: float) -> Task:
-    context, use, by = router.lambda_context, use_cases(), principal()
+    context, use, by = this_request().context, use_cases(), principal()
     return visibility.ended_task(
         use.waiting,
         by,
@@ -240,8 +246,10 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
     )
 
 
-@router.get(
-    "/v1/tasks/<id>/explain",
+@routes.add(
+    "GET",
+    "/v1/tasks/{id}/explain",
+    Permission.READ,
     summary="Tell why a task is not running",
     description="No reason at all: it goes to the next worker that asks.",
     operation_id="explain_task",
@@ -249,11 +257,14 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
 )
 def explain(id: TaskInPath) -> Answered:
     """Tell why a task is not running."""
-    return json_answer(explained_answer(use_cases().explain.reasons(own_task(id))))
+    return explained_answer(use_cases().explain.reasons(own_task(id)))
 
 
-@router.post(
-    "/v1/tasks/<id>/cancel",
+@routes.add(
+    "POST",
+    "/v1/tasks/{id}/cancel",
+    Permission.CANCEL,
+    examples=CANCEL_TASK,
     summary="Cancel a task",
     description=(
         "It ends, waiting or in flight: DEAD, `cancelled`. Whoever works on it hears of it with "
@@ -265,17 +276,19 @@ def explain(id: TaskInPath) -> Answered:
 )
 def cancel(
     id: TaskInPath,
-    body: Annotated[ReasonBody | None, Body(title="Body", openapi_examples=CANCEL_TASK)] = None,
+    body: ReasonBody | None = None,
 ) -> Answered:
     """Cancel a task."""
     use, why = use_cases(), (body and body.reason) or ""
     done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
     done = replace(done, task=use.texts.shown(done.task))
-    return json_answer(cancelled_answer(done, now=use.now(), max_retries=max_retries()))
+    return cancelled_answer(done, now=use.now(), max_retries=max_retries())
 
 
-@router.delete(
-    "/v1/tasks/<id>",
+@routes.add(
+    "DELETE",
+    "/v1/tasks/{id}",
+    Permission.OPERATE,
     summary="Delete a task",
     operation_id="delete_task",
     responses={
@@ -299,12 +312,14 @@ def delete(
         reason=reason or "",
     )
     if undo is None:
-        return no_body(204)
-    return json_answer(DeletedTask(undo=undoable_answer(undo)))
+        return Reply(None, 204)
+    return DeletedTask(undo=undoable_answer(undo))
 
 
-@router.get(
-    "/v1/queues/<queue>/tasks",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/tasks",
+    Permission.LIST,
     summary="List tasks",
     description=(
         "State after state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), by time within each: "
@@ -326,14 +341,14 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     priority: PriorityFilter = None,
     group_key: GroupFilter = None,
     query: QueryFilter = None,
-    order: Annotated[Literal["asc", "desc"], Query(description="By time.")] = "asc",
+    order: Annotated[Literal["asc", "desc"], Field(description="By time.")] = "asc",
     limit: Limit = 50,
     cursor: Cursor = None,
     payload: PayloadFlag = None,
 ) -> Answered:
     """List tasks."""
     use = use_cases()
-    wanted, name = payload_wanted(payload, by_default=False), queue_name(queue)
+    wanted, name = shows_payload(payload, by_default=False), queue_name(queue)
     where = task_filter(
         *(state, tags, worker, scheduled_after, scheduled_before),
         *(min_attempts, error),
@@ -349,11 +364,13 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         payload=wanted,
     )
     page = visibility.page(principal(), page)
-    return json_answer(tasks_answer(page, now=use.now(), max_retries=max_retries(), payload=wanted))
+    return tasks_answer(page, now=use.now(), max_retries=max_retries(), payload=wanted)
 
 
-@router.get(
-    "/v1/queues/<queue>/count",
+@routes.add(
+    "GET",
+    "/v1/queues/{queue}/count",
+    Permission.READ,
     summary="Count tasks",
     description=(
         "Those that a list with the same filter would show. Where they are too many for one call, "
@@ -385,7 +402,7 @@ def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
         group_key=group_key,
     )
     counted = use_cases().inspect.count(name, _narrowed(query, where, name), cursor=cursor)
-    return json_answer(count_answer(counted))
+    return count_answer(counted)
 
 
 def _narrowed(text: str | None, where: TaskFilter, queue: str) -> TaskFilter:

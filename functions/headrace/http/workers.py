@@ -4,29 +4,29 @@ from datetime import datetime
 from typing import Annotated, Final, TypeAlias
 from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
 from pydantic import Field
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import WORKER_BYTES, utf8_bytes
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, TextWithin, example
-from headrace.http.filters import ListQueryText, asked, keys_of
+from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Answered, Cursor, Limit, NounRouter, answers, json_answer
+from headrace.http.routing import Answered, Routes, answers
 from headrace.ops.operators.list_queries import WORKERS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant
 from headrace.wire.service import Commanded
 
-router: Final = NounRouter("Workers")
+routes: Final = Routes("Workers")
 
 NameInPath: TypeAlias = Annotated[
     str,
-    Path(
+    Field(
         description=f"The name of the worker: any text of up to {WORKER_BYTES} bytes, like "
         "`host-1:4711`, percent-encoded."
     ),
@@ -113,8 +113,11 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.put(
-    "/v1/workers/<name>",
+@routes.add(
+    "PUT",
+    "/v1/workers/{name}",
+    Permission.WORK,
+    examples=PUT_WORKER,
     summary="Give a sign of life",
     description=(
         "A worker says every 30 seconds what it is doing, and is told what it is asked to do. "
@@ -129,17 +132,19 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
 )
 def put(
     name: NameInPath,
-    body: Annotated[SignBody, Body(openapi_examples=PUT_WORKER)],
+    body: SignBody,
 ) -> Answered:
     """Note a worker heartbeat."""
     use = use_cases()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
     command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
-    return json_answer(Commanded(command=command))
+    return Commanded(command=command)
 
 
-@router.get(
+@routes.add(
+    "GET",
     "/v1/workers",
+    Permission.LIST,
     summary="List workers that are alive, by name",
     description=(
         "Those with a queue that the key is for. Of their other queues nothing is shown, and "
@@ -153,7 +158,7 @@ def list_workers(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor 
     where = asked(WORKERS, query)
     page = use_cases().workers.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [worker_answer(one) for one in page.shown]
-    return json_answer(service_wire.Workers(workers=shown, cursor=page.cursor))
+    return service_wire.Workers(workers=shown, cursor=page.cursor)
 
 
 _ASKED: Final = (
@@ -162,8 +167,10 @@ _ASKED: Final = (
 )
 
 
-@router.post(
-    "/v1/workers/<name>/quiet",
+@routes.add(
+    "POST",
+    "/v1/workers/{name}/quiet",
+    Permission.OPERATE,
     summary="Ask a worker to take no more tasks",
     description=_ASKED,
     operation_id="quiet_worker",
@@ -175,11 +182,13 @@ def quiet(
 ) -> Answered:
     """Ask for no more tasks to be taken."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
-    return json_answer(worker_answer(worker))
+    return worker_answer(worker)
 
 
-@router.post(
-    "/v1/workers/<name>/stop",
+@routes.add(
+    "POST",
+    "/v1/workers/{name}/stop",
+    Permission.OPERATE,
     summary="Ask a worker to finish what it has and end",
     description=_ASKED,
     operation_id="stop_worker",
@@ -191,7 +200,7 @@ def stop(
 ) -> Answered:
     """Ask for an end."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)
-    return json_answer(worker_answer(worker))
+    return worker_answer(worker)
 
 
 def _worker_name(path: str) -> str:

@@ -21,12 +21,11 @@ from headrace.domain.errors import Unauthenticated, Unavailable
 from headrace.http.events import (
     ACCOUNT,
     GatewayAnswer,
-    api_event,
     header_value,
     proxy_event,
     read_answer,
 )
-from headrace.http.request import bearer
+from headrace.http.request import Reply, Request, bearer, lower_case, query_of
 from headrace.local import TemplateInvalid
 from headrace.local.payloads import PayloadStreams
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
@@ -52,7 +51,7 @@ _WAIT: Final = re.compile(rb'"(?:wait_seconds|worker)"|\\u')  # a worker leaves 
 
 Event: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Event, "InvocationContext"], Any]
-ShortWay: TypeAlias = Callable[[Event, "InvocationContext"], tuple[int, Mapping[str, str], str]]
+ShortWay: TypeAlias = Callable[[Request], Reply]
 Stopping: TypeAlias = Callable[[], bool]
 _INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
 _CHECKOUT: Final = Path(__file__).resolve().parents[3]  # has the console where none is installed
@@ -126,7 +125,7 @@ def load_short_ways() -> dict[str, ShortWay]:
     """Import what answers without an event of Lambda's, by the names of the handlers."""
     from headrace.http.app import answer  # noqa: PLC0415  reads the environment, and takes long
 
-    return {"api.handler": answer}  # type: ignore[dict-item]  # as much of a context as it needs
+    return {"api.handler": answer}
 
 
 def _module(path: str) -> str:
@@ -167,8 +166,8 @@ class Gateway:
     ) -> None:
         """Prepare the routes; `handlers` has each by the name that the template gives it.
 
-        `short_ways`, by the same names, are taken instead: they need no more than `api_event`
-        makes, and their answers need not be read, nor headers added.
+        `short_ways`, by the same names, are taken instead: they need no event, and their
+        answers need not be read, nor headers added.
         `payloads` answers for those that are uploaded, which S3 would do on AWS.
         `verify_key` raises Unauthenticated for a key that is none; without it none is verified.
         """
@@ -289,18 +288,19 @@ class Gateway:
 def _short(
     way: ShortWay, method: str, request: LocalRequest, context: InvocationContext
 ) -> GatewayAnswer:
-    event = api_event(
+    asked = Request(
         method,
         request.path,
-        request_id=context.aws_request_id,
-        headers=_headers(request),
-        query=request.query,
+        id=context.aws_request_id,
+        context=context,
+        headers=lower_case(_headers(request)),
+        query=query_of(request.query),
         body=request.body,
         base=request.base,
     )
-    status, headers, body = way(event, context)
-    lines = [(name, header_value(value)) for name, value in headers.items()]
-    return GatewayAnswer(status, lines, body.encode())
+    reply = way(asked)
+    lines = [(name, header_value(value)) for name, value in reply.headers.items()]
+    return GatewayAnswer(reply.status, lines, reply.text().encode())
 
 
 def _sendable(answer: GatewayAnswer) -> GatewayAnswer:

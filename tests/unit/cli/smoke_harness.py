@@ -12,7 +12,7 @@ import httpx2 as httpx
 from console.app import handler as console
 from headrace.cli.session import CliSession
 from headrace.client.client import Client
-from headrace.http.app import RESOLVER
+from headrace.http.app import TABLE
 from headrace.http.events import proxy_event, read_answer
 from headrace.http.openapi import document
 from headrace.runtime.function import ALWAYS
@@ -25,7 +25,7 @@ URL = "https://queue.test/prod"
 REQUESTS = 175  # more than a run makes
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path)
-    for path, methods in document(RESOLVER)["paths"].items()
+    for path, methods in document(TABLE.routes)["paths"].items()
     for method, operation in methods.items()
 }
 Answer: TypeAlias = Callable[[], httpx.Response]

@@ -176,9 +176,9 @@ def test_what_api_gateway_refuses_by_itself_has_the_shape_of_our_errors(
         Unavailable,
     ]
     (error,) = [error(body["detail"]) for error in known if error.code == code]
-    ours = problem(error, request_id="$context.requestId", where="")
+    ours = problem(error, request_id="$context.requestId")
 
-    assert (body, answer["StatusCode"]) == (json.loads(ours.body), ours.status)
+    assert (body, answer["StatusCode"]) == (json.loads(ours.text()), ours.status)
     fixed = {name: value[1:-1] for name, value in headers.items() if name != "X-Request-Id"}
     assert fixed.items() >= {"Content-Type": CONTENT_TYPE, **ours.headers, **ALWAYS}.items()
     assert headers["X-Request-Id"] == "context.requestId"

@@ -8,10 +8,9 @@ to the payload too, as its last member.
 import json
 from typing import Annotated, Final, TypeAlias
 
-from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Header
 from pydantic import AfterValidator
 
+from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
 from headrace.domain.limits import (
     PAYLOAD_BYTES,
@@ -24,14 +23,15 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.http.fields import Examples, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
-from headrace.http.routing import JSON, Answered, NounRouter
+from headrace.http.request import JSON, Reply, this_request
+from headrace.http.routing import Answered, Header, Routes
 from headrace.runtime.wiring import use_cases
 
 QUEUE: Final = "ngsi.notify"
 SERVICE_PATH: Final = "fiware-servicepath"
 """The tag with the first bytes of the header, and the payload's member with a longer one."""
 
-router: Final = NounRouter("NGSI")
+routes: Final = Routes("NGSI")
 
 NOTIFICATION: Final[Examples] = {
     "room": example(
@@ -68,8 +68,11 @@ def as_tag(text: str) -> str:
     return text.encode()[:TAG_VALUE_BYTES].decode(errors="ignore")
 
 
-@router.post(
+@routes.add(
+    "POST",
     "/v2/notify",
+    Permission.ENQUEUE,
+    queue=QUEUE,
     summary="Take an NGSI notification",
     description=(
         f"As QuantumLeap does: any JSON object is put into the queue `{QUEUE}` exactly as it came "
@@ -85,7 +88,7 @@ def as_tag(text: str) -> str:
             "content": {"text/plain": {"schema": {"type": "string"}}},
         }
     },
-    openapi_extensions={
+    more={
         "requestBody": {
             "required": True,
             "content": {
@@ -95,11 +98,11 @@ def as_tag(text: str) -> str:
     },
 )
 def notify(
-    service: Annotated[TagValue | None, Header(alias="fiware-service")] = None,
-    servicepath: Annotated[ServicePath | None, Header(alias=SERVICE_PATH)] = None,
-    tenant: Annotated[TagValue | None, Header(alias="ngsild-tenant")] = None,
-    correlator: Annotated[TagValue | None, Header(alias="fiware-correlator")] = None,
-    time_index: Annotated[TagValue | None, Header(alias="fiware-timeindex-attribute")] = None,
+    service: Annotated[TagValue | None, Header("fiware-service")] = None,
+    servicepath: Annotated[ServicePath | None, Header(SERVICE_PATH)] = None,
+    tenant: Annotated[TagValue | None, Header("ngsild-tenant")] = None,
+    correlator: Annotated[TagValue | None, Header("fiware-correlator")] = None,
+    time_index: Annotated[TagValue | None, Header("fiware-timeindex-attribute")] = None,
 ) -> Answered:
     """Put a notification into its queue."""
     sent = {
@@ -109,7 +112,7 @@ def notify(
         "fiware-correlator": correlator,
         "fiware-timeindex-attribute": time_index,
     }
-    payload = object_text(router.current_event.decoded_body or "")
+    payload = object_text(this_request().text())
     if servicepath and servicepath != sent[SERVICE_PATH]:
         payload = _with_member(payload, SERVICE_PATH, servicepath)
     payload = _within_limit(payload)
@@ -117,7 +120,7 @@ def notify(
         raise InvalidRequest.of("task", RESERVED_TASK)
     tags = {name: value for name, value in sent.items() if value}
     use_cases().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
-    return Response(200, "text/plain", "Notification successfully processed")
+    return Reply("Notification successfully processed", content_type="text/plain")
 
 
 def _with_member(payload: JsonText, name: str, value: str) -> JsonText:

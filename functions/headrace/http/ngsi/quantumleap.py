@@ -11,44 +11,37 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
-from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Header, Query
+from pydantic import Field
 
+from headrace.domain.access import Permission
 from headrace.domain.errors import Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Task, TaskError
 from headrace.http.fields import TagValue
-from headrace.http.filters import task_filter
 from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
+from headrace.http.parameters import Cursor, max_retries, task_filter
 from headrace.http.rawjson import member_text
-from headrace.http.routing import (
-    JSON,
-    Answered,
-    Cursor,
-    NounRouter,
-    Responses,
-    answers,
-    max_retries,
-    no_body,
-)
+from headrace.http.request import JSON, Reply, this_request
+from headrace.http.routing import Alias, Answered, Header, Responses, Routes, answers
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
 
-router: Final = NounRouter("NGSI")
+routes: Final = Routes("NGSI")
 _PATH: Final = "/management/queue/notifications"
 _PAGE: Final = 100
 _LEFT_MILLIS: Final = 8_000  # of the call's time, when an array is cut short
 
 _Status: TypeAlias = Annotated[
     Literal["pending", "succeeded", "failed"] | None,
-    Query(alias="taskStatus", description="Only those; left out, all."),
+    Alias("taskStatus"),
+    Field(description="Only those; left out, all."),
 ]
-_Service: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-service")]
-_ServicePath: TypeAlias = Annotated[ServicePath | None, Header(alias=SERVICE_PATH)]
-_Correlator: TypeAlias = Annotated[TagValue | None, Header(alias="fiware-correlator")]
+_Service: TypeAlias = Annotated[TagValue | None, Header("fiware-service")]
+_ServicePath: TypeAlias = Annotated[ServicePath | None, Header(SERVICE_PATH)]
+_Correlator: TypeAlias = Annotated[TagValue | None, Header("fiware-correlator")]
 
 _WHICH: Final = (
     f" Of the queue `{QUEUE}`: what has moved on to another queue is not shown. A FIWARE header "
@@ -139,8 +132,12 @@ def _error(error: TaskError) -> str:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@router.get(
+@routes.add(
+    "GET",
     _PATH,
+    Permission.LIST,
+    Permission.DETAILS,
+    queue=QUEUE,
     summary="List notifications, as QuantumLeap does",
     description=(
         "State after state, by time within each. An array is cut short where it would be over "
@@ -161,8 +158,11 @@ def list_notifications(
     return _array(where, status, cursor, notification, payload=True)
 
 
-@router.get(
+@routes.add(
+    "GET",
     f"{_PATH}/summary",
+    Permission.LIST,
+    queue=QUEUE,
     summary="List how it is with notifications, as QuantumLeap does",
     description="As the list, without what came in." + _WHICH,
     operation_id="summarize_notifications",
@@ -182,8 +182,11 @@ def summarize_notifications(
     return _array(where, status, cursor, runtime, payload=False)
 
 
-@router.get(
+@routes.add(
+    "GET",
     f"{_PATH}/count",
+    Permission.READ,
+    queue=QUEUE,
     summary="Count notifications, as QuantumLeap does",
     description="Those that the list would show, as one number." + _WHICH,
     operation_id="count_notifications",
@@ -210,11 +213,14 @@ def count_notifications(
     where = _where(status, service, servicepath, correlator)
     counted = use_cases().inspect.count(QUEUE, where)
     exact = {"X-Count-Exact": "false" if counted.partial else "true"}
-    return Response(200, JSON, str(counted.count), exact)
+    return Reply(str(counted.count), headers=exact)
 
 
-@router.delete(
+@routes.add(
+    "DELETE",
     _PATH,
+    Permission.OPERATE,
+    queue=QUEUE,
     summary="Delete notifications, as QuantumLeap does",
     description=(
         "Those that the list would show, running ones too; without `taskStatus` and headers, all. "
@@ -234,7 +240,7 @@ def delete_notifications(
     done = use_cases().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
     if done.cursor is not None:
         raise Unavailable(f"{done.changed} are deleted, there may be more: send the request again")
-    return no_body(204)
+    return Reply(None, 204)
 
 
 def _where(
@@ -262,7 +268,7 @@ def _array(
     payload: bool,
 ) -> Answered:
     """Answer with all that is meant, page after page, as far as one answer and its time reach."""
-    inspect, context = use_cases().inspect, router.lambda_context
+    inspect, context = use_cases().inspect, this_request().context
     retries, shown = max_retries(), list[str]()
     room = AnswerRoom()
     while True:
@@ -278,4 +284,4 @@ def _array(
     if cursor is not None:
         query = {"cursor": cursor, **({"taskStatus": status} if status else {})}
         headers["Link"] = f'<?{urlencode(query)}>; rel="next"'
-    return Response(200, JSON, f"[{','.join(shown)}]", headers)
+    return Reply(f"[{','.join(shown)}]", headers=headers)

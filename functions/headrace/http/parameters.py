@@ -1,23 +1,23 @@
-"""Which tasks are meant: one filter, as parameters of lists and counts and as a body of its own.
-
-And which rows of the other lists: a query.
-"""
+"""Parameters that several routes have: names in paths, pages, filters and queries of lists."""
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from urllib.parse import unquote
 
-from aws_lambda_powertools.event_handler.openapi.params import Query
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest
+from headrace.domain.access import Permission
+from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
 from headrace.domain.query import narrowed
 from headrace.domain.query_grammar import FIELD
-from headrace.domain.task import Priority
+from headrace.domain.retry import DEFAULT_RETRY
+from headrace.domain.task import Priority, Task
 from headrace.http.fields import (
+    CURSOR_LENGTH,
     GroupKey,
     Instant,
     Level,
@@ -27,10 +27,93 @@ from headrace.http.fields import (
     refusal,
     wrong,
 )
+from headrace.http.permissions import principal
+from headrace.http.request import TAG_PARAMETER
+from headrace.http.routing import Alias
+from headrace.ops.operators import visibility
+from headrace.ops.shared.queues import QueueOperations
+from headrace.runtime.wiring import use_cases
+from headrace.wire.base import MaxRetries
 
-TAG_PREFIX: Final = "tag."
-TAG_PARAMETER: Final = "tag.<key>"
-"""All parameters that begin with the prefix, as one: the request folds them (see ``resolver``)."""
+QueueInPath: TypeAlias = Annotated[str, Field(description="The name of the queue.")]
+TaskInPath: TypeAlias = Annotated[str, Field(description="The id of the task.")]
+Limit: TypeAlias = Annotated[
+    int, Field(ge=1, le=limits.LIST_PAGE, description="The most on one page.")
+]
+Cursor: TypeAlias = Annotated[
+    str | None, Field(max_length=CURSOR_LENGTH, description="As the page before gave it.")
+]
+Flag: TypeAlias = Literal["true", "false"]
+PayloadFlag: TypeAlias = Annotated[
+    Literal["true", "false"] | None,
+    Field(description="A viewer may not ask for it, and sees neither result nor progress."),
+]
+
+
+def queue_name(path: str) -> str:
+    """Return the queue named in a path.  Raises NotFound for a text that cannot be a name."""
+    name = unquote(path)
+    if not limits.NAME_RE.fullmatch(name):
+        raise NotFound(f"there is no queue {name[:128]}")
+    return name
+
+
+def own_task(path: str) -> Task:
+    """Return the task named in a path, as the key may see it.
+
+    Raises NotFound, or Forbidden for a key that may not know whether it exists.
+    """
+    return visibility.task(use_cases().tasks, principal(), task_id(path))
+
+
+def task_id(path: str) -> str:
+    """Return the id of the task named in a path.  Raises as own_task() for an impossible id."""
+    name = unquote(path)
+    if not limits.TASK_ID_RE.fullmatch(name):
+        raise visibility.no_task(principal(), name)
+    return name
+
+
+def shows_payload(value: str | None, *, by_default: bool) -> bool:
+    """Tell whether to show payloads.
+
+    Raises Forbidden if a key asks for payloads that it may not see.
+    """
+    if value == "true":
+        principal().require(Permission.DETAILS)
+    if value is None:
+        return by_default and principal().may(Permission.DETAILS)
+    return value == "true"
+
+
+def max_retries() -> MaxRetries:
+    """Return a look-up, for one answer, of the retries that queues grant.
+
+    It never raises: the answer must go out, because tasks may have been leased by then.
+    """
+    queues = use_cases().queues
+    known: dict[str, int] = {}
+
+    def of(queue: str) -> int:
+        if queue not in known:
+            known[queue] = _retries_of(queues, queue)
+        return known[queue]
+
+    return of
+
+
+def _retries_of(queues: QueueOperations, name: str) -> int:
+    found = None
+    try:
+        found = queues.cached(name)
+    except NotFound:  # deleted meanwhile, and its tasks with it
+        pass
+    except Unavailable:
+        found = queues.remembered(name)
+    return (found.settings.retry_strategy if found else DEFAULT_RETRY).max_retries
+
+
+# -------------------------------------------------------------------------------- filters of tasks
 
 _STATE_LENGTH: Final = 200
 
@@ -83,28 +166,28 @@ _Worker: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES, 1)]
 _Error: TypeAlias = Annotated[str, TextWithin(limits.ERROR_BYTES, 1)]
 _Attempts: TypeAlias = Annotated[int, Field(ge=limits.COUNT[0], le=limits.COUNT[1])]
 
-StateFilter: TypeAlias = Annotated[_States | None, Query(description=_STATES)]
+StateFilter: TypeAlias = Annotated[_States | None, Field(description=_STATES)]
 TagFilter: TypeAlias = Annotated[
     Annotated[Tags, WithJsonSchema(_TAG_SCHEMA)] | None,
-    Query(
-        alias=TAG_PARAMETER,
+    Alias(TAG_PARAMETER),
+    Field(
         description=(
             "Has the tag `<key>` with exactly this value, as in `tag.service=smartcity`; "
             "any number of them, for different keys."
         ),
     ),
 ]
-WorkerFilter: TypeAlias = Annotated[_Worker | None, Query(description=_WORKER)]
-AfterFilter: TypeAlias = Annotated[Instant | None, Query(description=_AFTER)]
-BeforeFilter: TypeAlias = Annotated[Instant | None, Query(description=_BEFORE)]
-AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Query(description=_ATTEMPTS)]
-PriorityFilter: TypeAlias = Annotated[Level | None, Query(description=_PRIORITY)]
+WorkerFilter: TypeAlias = Annotated[_Worker | None, Field(description=_WORKER)]
+AfterFilter: TypeAlias = Annotated[Instant | None, Field(description=_AFTER)]
+BeforeFilter: TypeAlias = Annotated[Instant | None, Field(description=_BEFORE)]
+AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Field(description=_ATTEMPTS)]
+PriorityFilter: TypeAlias = Annotated[Level | None, Field(description=_PRIORITY)]
 QueryFilter: TypeAlias = Annotated[
     Annotated[str, WithJsonSchema({"type": "string", "maxLength": limits.QUERY})] | None,
-    Query(description=_QUERY, examples=["tag:tenant=acme error:Timeout payload.order:77"]),
+    Field(description=_QUERY, examples=["tag:tenant=acme error:Timeout payload.order:77"]),
 ]
-GroupFilter: TypeAlias = Annotated[GroupKey | None, Query(description=_GROUP)]
-ErrorFilter: TypeAlias = Annotated[_Error | None, Query(description=_ERROR)]
+GroupFilter: TypeAlias = Annotated[GroupKey | None, Field(description=_GROUP)]
+ErrorFilter: TypeAlias = Annotated[_Error | None, Field(description=_ERROR)]
 
 
 class _OtherFilters(TypedDict, total=False):
@@ -184,7 +267,7 @@ _OF_A_LIST: Final = (
 
 ListQueryText: TypeAlias = Annotated[
     Annotated[str, WithJsonSchema({"type": "string", "maxLength": limits.QUERY})] | None,
-    Query(description=_OF_A_LIST),
+    Field(description=_OF_A_LIST),
 ]
 
 

@@ -21,8 +21,7 @@ from headrace.http.fields import (
 from headrace.http.parameters import Cursor, FilterBody, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.request import Reply
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import ACTIONS
 from headrace.runtime.wiring import use_cases
@@ -109,22 +108,16 @@ def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
 
 
 @routes.add(
-    "POST",
-    "/v1/actions",
-    Permission.OPERATE,
-    examples=BEGIN,
-    summary="Begin an action on many tasks",
-    description=(
-        "The service looks for the tasks, and then acts on exactly those: none that came later, "
-        "and none that has changed since it was seen. It goes on whoever is away; "
-        "`GET /v1/actions/{id}` says how far it is, kept for 30 days, and the audit has one entry. "
-        "Takes a key that may operate all of its queues."
-    ),
-    operation_id="begin_action",
-    responses=answers(202, "It is begun.", "ActionSeen"),
+    "POST", "/v1/actions", Permission.OPERATE, status=202, answer="It is begun.", examples=BEGIN
 )
-def begin(body: ActionBody) -> Answered:
-    """Begin an action."""
+def begin_action(body: ActionBody) -> action_wire.ActionSeen:
+    """Begin an action on many tasks.
+
+    The service looks for the tasks, and then acts on exactly those: none that came later, and
+    none that has changed since it was seen. It goes on whoever is away; `GET /v1/actions/{id}`
+    says how far it is, kept for 30 days, and the audit has one entry. Takes a key that may
+    operate all of its queues.
+    """
     run = use_cases().actions.begin_all(
         BulkAction(body.action),
         body.queues,
@@ -133,17 +126,15 @@ def begin(body: ActionBody) -> Answered:
         undo_in_seconds=int(body.undo_in_seconds),
         reason=body.reason or "",
     )
-    return Reply(action_answer(run), 202)
+    return action_answer(run)
 
 
 @routes.add(
     "GET",
     "/v1/actions",
     Permission.OPERATE,
-    summary="List actions on many tasks, the latest first",
-    description=f"Those of which all queues are the key's.{keys_of(ACTIONS)}",
-    operation_id="list_actions",
-    responses=answers(200, "A page of actions.", "ActionPage"),
+    answer="A page of actions.",
+    description=keys_of(ACTIONS),
 )
 def list_actions(
     queue: Annotated[
@@ -152,8 +143,11 @@ def list_actions(
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Answered:
-    """List actions."""
+) -> action_wire.Actions:
+    """List actions on many tasks, the latest first.
+
+    Those of which all queues are the key's.
+    """
     page = visibility.actions(
         use_cases().actions,
         principal(),
@@ -166,68 +160,42 @@ def list_actions(
     return action_wire.Actions(actions=shown, cursor=page.cursor)
 
 
-@routes.add(
-    "GET",
-    "/v1/actions/{id}",
-    Permission.OPERATE,
-    summary="Show how far an action is",
-    operation_id="get_action",
-    responses=answers(200, _SHOWN, "ActionSeen"),
-)
-def show(id: ActionInPath) -> Answered:
-    """Show an action."""
+@routes.add("GET", "/v1/actions/{id}", Permission.OPERATE, answer=_SHOWN)
+def get_action(id: ActionInPath) -> action_wire.ActionSeen:
+    """Show how far an action is."""
     run = visibility.action(use_cases().actions, principal(), unquote(id))
     return action_answer(run)
 
 
-@routes.add(
-    "POST",
-    "/v1/actions/{id}/pause",
-    Permission.OPERATE,
-    summary="Let an action rest",
-    description=(
-        "What it is at, up to 250 tasks, is finished. It can be resumed within 7 days of its "
-        "beginning. 409 `finished`: it is over, or cancelled."
-    ),
-    operation_id="pause_action",
-    responses=answers(200, _SHOWN, "ActionSeen"),
-)
-def pause(id: ActionInPath, _body: EmptyBody = None) -> Answered:
-    """Pause an action."""
+@routes.add("POST", "/v1/actions/{id}/pause", Permission.OPERATE, answer=_SHOWN)
+def pause_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
+    """Let an action rest.
+
+    What it is at, up to 250 tasks, is finished. It can be resumed within 7 days of its
+    beginning. 409 `finished`: it is over, or cancelled.
+    """
     return _turned(id, "pause")
 
 
-@routes.add(
-    "POST",
-    "/v1/actions/{id}/resume",
-    Permission.OPERATE,
-    summary="Let an action go on",
-    description="409 `finished`: it is over, or cancelled.",
-    operation_id="resume_action",
-    responses=answers(200, _SHOWN, "ActionSeen"),
-)
-def resume(id: ActionInPath, _body: EmptyBody = None) -> Answered:
-    """Resume an action."""
+@routes.add("POST", "/v1/actions/{id}/resume", Permission.OPERATE, answer=_SHOWN)
+def resume_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
+    """Let an action go on.
+
+    409 `finished`: it is over, or cancelled.
+    """
     return _turned(id, "resume")
 
 
-@routes.add(
-    "POST",
-    "/v1/actions/{id}/cancel",
-    Permission.OPERATE,
-    summary="End an action where it is",
-    description=(
-        "What is done stays done, and what it is at, up to 250 tasks, is finished. Safe to "
-        "repeat. 409 `finished`: it is over otherwise."
-    ),
-    operation_id="cancel_action",
-    responses=answers(200, _SHOWN, "ActionSeen"),
-)
-def cancel(id: ActionInPath, _body: EmptyBody = None) -> Answered:
-    """Cancel an action."""
+@routes.add("POST", "/v1/actions/{id}/cancel", Permission.OPERATE, answer=_SHOWN)
+def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
+    """End an action where it is.
+
+    What is done stays done, and what it is at, up to 250 tasks, is finished. Safe to repeat.
+    409 `finished`: it is over otherwise.
+    """
     return _turned(id, "cancel")
 
 
-def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> Answered:
+def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> action_wire.ActionSeen:
     run = visibility.turn_action(use_cases().actions, principal(), unquote(path), turn)
     return action_answer(run)

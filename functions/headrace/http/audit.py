@@ -10,7 +10,7 @@ from headrace.domain.access import Permission
 from headrace.http.fields import Instant
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
-from headrace.http.routing import Alias, Answered, Routes, answers
+from headrace.http.routing import Alias, Routes
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import AUDIT
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
@@ -58,16 +58,7 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
 
 
 @routes.add(
-    "GET",
-    "/v1/audit",
-    Permission.OPERATE,
-    summary="Show what was changed by hand",
-    description=(
-        "Newest first, kept for 90 days. An entry is written before the first task is touched and "
-        "completed after the last; one without `changed` goes on, or broke off." + keys_of(AUDIT)
-    ),
-    operation_id="list_audit",
-    responses=answers(200, "A page of entries.", "AuditEntries"),
+    "GET", "/v1/audit", Permission.OPERATE, answer="A page of entries.", description=keys_of(AUDIT)
 )
 def list_audit(
     queue: Annotated[str | None, Field(max_length=128, description="Exactly this one.")] = None,
@@ -80,8 +71,12 @@ def list_audit(
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Answered:
-    """Show the audit."""
+) -> service_wire.AuditEntries:
+    """Show what was changed by hand.
+
+    Newest first, kept for 90 days. An entry is written before the first task is touched and
+    completed after the last; one without `changed` goes on, or broke off.
+    """
     where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
     page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
     return audit_answer(page)

@@ -26,7 +26,7 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import RECOUNT, RecountBody
 from headrace.http.report_bodies import QueuedEntry
 from headrace.http.request import Reply
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Answered, Routes
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
@@ -175,20 +175,19 @@ def _step_answer(step: BatchStep, now: datetime) -> batch_wire.BatchStep:
     "POST",
     "/v1/batches",
     Permission.ENQUEUE,
+    status=201,
+    answer="The batch.",
+    schema="Batch",
+    also={200: "It is there already."},
     examples=CREATE_BATCH,
-    summary="Make a batch",
-    description=(
-        "Tasks join it by `batches` when they are enqueued or spawned. What it is to enqueue is "
-        "enqueued by the service, once, in the way of `spawn`. The same `id` and body again "
-        "answer 200 with the batch; another body is 409 `batch_exists`."
-    ),
-    operation_id="create_batch",
-    responses=answers(201, "The batch.", "Batch", also_200="It is there already."),
 )
-def create(
-    body: CreateBatchBody | None = None,
-) -> Answered:
-    """Make a batch."""
+def create_batch(body: CreateBatchBody | None = None) -> Answered:
+    """Make a batch.
+
+    Tasks join it by `batches` when they are enqueued or spawned. What it is to enqueue is
+    enqueued by the service, once, in the way of `spawn`. The same `id` and body again answer
+    200 with the batch; another body is 409 `batch_exists`.
+    """
     wanted = body or CreateBatchBody()
     made = use_cases().task_batches.create(
         wanted.on.callbacks(),
@@ -201,16 +200,7 @@ def create(
 
 
 @routes.add(
-    "GET",
-    "/v1/batches",
-    Permission.READ,
-    summary="List batches by id",
-    description=(
-        "Those whose queues are all the key's. Ids that the service makes sort by age."
-        + keys_of(BATCHES)
-    ),
-    operation_id="list_batches",
-    responses=answers(200, "A page of batches.", "BatchPage"),
+    "GET", "/v1/batches", Permission.READ, answer="A page of batches.", description=keys_of(BATCHES)
 )
 def list_batches(
     prefix: Annotated[str, Field(description="Only ids that begin so.", max_length=64)] = "",
@@ -224,8 +214,11 @@ def list_batches(
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Answered:
-    """List batches."""
+) -> batch_wire.Batches:
+    """List batches by id.
+
+    Those whose queues are all the key's. Ids that the service makes sort by age.
+    """
     page = use_cases().task_batches.list(
         prefix=prefix,
         parts=parts != "false",
@@ -237,34 +230,21 @@ def list_batches(
     return batch_wire.Batches(batches=shown, cursor=page.cursor)
 
 
-@routes.add(
-    "GET",
-    "/v1/batches/{id}",
-    Permission.READ,
-    summary="Show a batch",
-    operation_id="get_batch",
-    responses=answers(200, "The batch.", "Batch"),
-)
-def show(id: BatchInPath) -> Answered:
+@routes.add("GET", "/v1/batches/{id}", Permission.READ, answer="The batch.")
+def get_batch(id: BatchInPath) -> batch_wire.BatchSeen:
     """Show a batch."""
     return batch_answer(_own(id))
 
 
 @routes.add(
-    "POST",
-    "/v1/batches/{id}/close",
-    Permission.ENQUEUE,
-    examples=CLOSE_BATCH,
-    summary="Say how many members a batch has",
-    description=(
-        "All that were enqueued into it; not those that members spawn. Until it has ended it may "
-        "be said again, differently; then that is 409 `batch_finished`."
-    ),
-    operation_id="close_batch",
-    responses=answers(200, "The batch.", "Batch"),
+    "POST", "/v1/batches/{id}/close", Permission.ENQUEUE, answer="The batch.", examples=CLOSE_BATCH
 )
-def close(id: BatchInPath, body: CloseBatchBody) -> Answered:
-    """Close a batch."""
+def close_batch(id: BatchInPath, body: CloseBatchBody) -> batch_wire.BatchSeen:
+    """Say how many members a batch has.
+
+    All that were enqueued into it; not those that members spawn. Until it has ended it may be
+    said again, differently; then that is 409 `batch_finished`.
+    """
     return batch_answer(use_cases().task_batches.close(_own(id).id, body.total))
 
 
@@ -273,18 +253,16 @@ def close(id: BatchInPath, body: CloseBatchBody) -> Answered:
     "/v1/batches/{id}/results",
     Permission.READ,
     Permission.DETAILS,
-    summary="Show what members came to",
-    description=(
-        "The up to 100 members that were counted first, as they stand; without those that are not "
-        "kept any more (a member is kept for an hour at least), and those that have moved to a "
-        "queue that is not the key's. A page ends early where it would be too large. Not for "
-        "viewers."
-    ),
-    operation_id="batch_results",
-    responses=answers(200, "The members.", "BatchResults"),
+    answer="The members.",
+    schema="BatchResults",
 )
-def results(id: BatchInPath, cursor: Cursor = None) -> Answered:
-    """Show results."""
+def batch_results(id: BatchInPath, cursor: Cursor = None) -> Answered:
+    """Show what members came to.
+
+    The up to 100 members that were counted first, as they stand; without those that are not
+    kept any more (a member is kept for an hour at least), and those that have moved to a queue
+    that is not the key's. A page ends early where it would be too large. Not for viewers.
+    """
     batch = _own(id)
     use = use_cases()
     page = use.task_batches.results_page(batch.id, use.texts, cursor)
@@ -303,19 +281,14 @@ def results(id: BatchInPath, cursor: Cursor = None) -> Answered:
 
 
 @routes.add(
-    "GET",
-    "/v1/batches/{id}/steps",
-    Permission.READ,
-    summary="Show the steps of a workflow",
-    description=(
-        "Its first 100 members, and the steps that wait for their turn, with what each waits for. "
-        "What waits is read from the batches within this one, 250 of them at most."
-    ),
-    operation_id="batch_steps",
-    responses=answers(200, "The steps.", "BatchSteps"),
+    "GET", "/v1/batches/{id}/steps", Permission.READ, answer="The steps.", schema="BatchSteps"
 )
-def steps(id: BatchInPath) -> Answered:
-    """Show steps."""
+def batch_steps(id: BatchInPath) -> Answered:
+    """Show the steps of a workflow.
+
+    Its first 100 members, and the steps that wait for their turn, with what each waits for.
+    What waits is read from the batches within this one, 250 of them at most.
+    """
     uses = use_cases()
     found, now = steps_of(uses.task_batches, _own(id)), uses.now()
     return Reply(
@@ -331,48 +304,34 @@ def steps(id: BatchInPath) -> Answered:
     "POST",
     "/v1/batches/{id}/cancel",
     Permission.CANCEL,
+    answer="What was cancelled.",
     examples=RECOUNT,
-    summary="Cancel a batch with its members, or a workflow with its steps",
-    description=(
-        "No step is made any more, the batch takes no new members, and those that wait or are in "
-        "flight are cancelled. It ends then, and calls back, as a batch whose members are dead. "
-        "Where members have ids that nobody knows, every task that waits or is in flight in the "
-        "queues of the key is looked at, which takes a read unit each: while there is a `cursor`, "
-        "send it for the next step. What was cancelled before is not counted again."
-    ),
-    operation_id="cancel_batch",
-    responses=answers(200, "What was cancelled.", "CancelledBatch"),
 )
-def cancel(
-    id: BatchInPath,
-    body: RecountBody | None = None,
-) -> Answered:
-    """Cancel a batch."""
+def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.CancelledBatch:
+    """Cancel a batch with its members, or a workflow with its steps.
+
+    No step is made any more, the batch takes no new members, and those that wait or are in
+    flight are cancelled. It ends then, and calls back, as a batch whose members are dead. Where
+    members have ids that nobody knows, every task that waits or is in flight in the queues of
+    the key is looked at, which takes a read unit each: while there is a `cursor`, send it for
+    the next step. What was cancelled before is not counted again.
+    """
     step = use_cases().batch_cancelling.step(_own(id).id, body.cursor if body else None)
     return batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor)
 
 
 @routes.add(
-    "POST",
-    "/v1/batches/{id}/recount",
-    Permission.OPERATE,
-    examples=RECOUNT,
-    summary="Recount the members of a batch and correct its numbers",
-    description=(
-        "For a batch that does not end after the recorder was away for more than six hours. Each "
-        "call reads ended tasks for some seconds; while there is a `cursor`, send it for the next "
-        "step. If every member is still kept and ended at least ten minutes before the recount, "
-        "the last step corrects the batch, which then calls back. Otherwise the batch stays as it "
-        "is, and `refusal` says why."
-    ),
-    operation_id="recount_batch",
-    responses=answers(200, "The progress.", "BatchRecount"),
+    "POST", "/v1/batches/{id}/recount", Permission.OPERATE, answer="The progress.", examples=RECOUNT
 )
-def recount(
-    id: BatchInPath,
-    body: RecountBody | None = None,
-) -> Answered:
-    """Recount a batch."""
+def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.BatchRecount:
+    """Recount the members of a batch and correct its numbers.
+
+    For a batch that does not end after the recorder was away for more than six hours. Each call
+    reads ended tasks for some seconds; while there is a `cursor`, send it for the next step. If
+    every member is still kept and ended at least ten minutes before the recount, the last step
+    corrects the batch, which then calls back. Otherwise the batch stays as it is, and `refusal`
+    says why.
+    """
     step = use_cases().batch_recounting.step(_own(id).id, body.cursor if body else None)
     return batch_wire.BatchRecount(
         succeeded=step.found.succeeded,
@@ -385,18 +344,14 @@ def recount(
 
 
 @routes.add(
-    "DELETE",
-    "/v1/batches/{id}",
-    Permission.ENQUEUE,
-    summary="Forget a batch and its callbacks",
-    description=("Its members stay, and go on; they are none of a new batch of the same id."),
-    operation_id="delete_batch",
-    responses=answers(204, "The batch is gone."),
+    "DELETE", "/v1/batches/{id}", Permission.ENQUEUE, status=204, answer="The batch is gone."
 )
-def delete(id: BatchInPath) -> Answered:
-    """Delete a batch."""
+def delete_batch(id: BatchInPath) -> None:
+    """Forget a batch and its callbacks.
+
+    Its members stay, and go on; they are none of a new batch of the same id.
+    """
     use_cases().task_batches.delete(_own(id).id)
-    return Reply(None, 204)
 
 
 def _own(path: str) -> TaskBatch:

@@ -21,7 +21,7 @@ from headrace.http.fields import (
 )
 from headrace.http.parameters import FilterBody, QueueInPath, queue_name
 from headrace.http.permissions import principal
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Routes
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 routes: Final = Routes("Bulk actions")
 _HOW: Final = (
-    " Each task on its own and atomically; repeating a call never does a thing twice. With a "
+    "Each task on its own and atomically; repeating a call never does a thing twice. With a "
     "filter, an answer with a `cursor` has not seen every task yet: send the same filter with it "
     "to go on."
 )
-_DONE: Final = answers(200, "How many there were and what became of them.", "BulkDone")
+_DONE: Final = "How many there were and what became of them."
 
 
 class BulkBody(RequestBody):
@@ -162,18 +162,17 @@ def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
     "POST",
     "/v1/queues/{queue}/tasks/delete",
     Permission.OPERATE,
+    answer=_DONE,
+    description=_HOW,
     examples=DELETE_TASKS,
-    summary="Delete tasks",
-    description=(
-        "In whatever state. With `undo_in_seconds` the answer's `undo` can bring them back until "
-        "then: one for all pages of a cursor, and with `undo_id` for several calls by ids. It "
-        "costs a write unit more for each task." + _HOW
-    ),
-    operation_id="delete_tasks",
-    responses=_DONE,
 )
-def delete(queue: QueueInPath, body: DeleteBody) -> Answered:
-    """Delete tasks."""
+def delete_tasks(queue: QueueInPath, body: DeleteBody) -> task_wire.Bulk:
+    """Delete tasks.
+
+    In whatever state. With `undo_in_seconds` the answer's `undo` can bring them back until
+    then: one for all pages of a cursor, and with `undo_id` for several calls by ids. It costs a
+    write unit more for each task.
+    """
     return _carry_out(
         BulkAction.DELETE,
         queue,
@@ -183,28 +182,20 @@ def delete(queue: QueueInPath, body: DeleteBody) -> Answered:
     )
 
 
-@routes.add(
-    "POST",
-    "/v1/undos/{id}",
-    Permission.OPERATE,
-    examples=UNDO,
-    summary="Bring back what was deleted",
-    description=(
-        "What one call has deleted with `undo_in_seconds`, as it was: what waited waits again, "
-        "what was in flight is due now with its attempts, what was finished is so again. SKIPPED "
-        "is what is past its retention, and what has lost its id or its dedupe key to another "
-        "task. An answer with a `cursor` has not seen every task yet: send it to go on. Again, it "
-        "changes nothing, save that it finds what a lagging index did not show the first time. "
-        "404: not known, or over, or the queue was deleted since."
-    ),
-    operation_id="undo",
-    responses=_DONE,
-)
+@routes.add("POST", "/v1/undos/{id}", Permission.OPERATE, answer=_DONE, examples=UNDO)
 def undo(
     id: Annotated[str, Field(description="As the deletion's answer gave it.")],
     body: UndoBody | None = None,
-) -> Answered:
-    """Bring back what was deleted."""
+) -> task_wire.Bulk:
+    """Bring back what was deleted.
+
+    What one call has deleted with `undo_in_seconds`, as it was: what waited waits again, what
+    was in flight is due now with its attempts, what was finished is so again. SKIPPED is what
+    is past its retention, and what has lost its id or its dedupe key to another task. An answer
+    with a `cursor` has not seen every task yet: send it to go on. Again, it changes nothing,
+    save that it finds what a lagging index did not show the first time. 404: not known, or
+    over, or the queue was deleted since.
+    """
     cursor = body.cursor if body else None
     done = visibility.undo(use_cases().undoing, principal(), unquote(id), cursor=cursor)
     return bulk_answer(done)
@@ -214,14 +205,15 @@ def undo(
     "POST",
     "/v1/queues/{queue}/tasks/restart",
     Permission.OPERATE,
+    answer=_DONE,
+    description=_HOW,
     examples=RESTART_TASKS,
-    summary="Restart tasks that are finished",
-    description="DEAD ones, or SUCCEEDED ones: a replay. They begin anew, errors kept." + _HOW,
-    operation_id="restart_tasks",
-    responses=_DONE,
 )
-def restart(queue: QueueInPath, body: BulkBody) -> Answered:
-    """Restart tasks."""
+def restart_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
+    """Restart tasks that are finished.
+
+    DEAD ones, or SUCCEEDED ones: a replay. They begin anew, errors kept.
+    """
     return _carry_out(BulkAction.RESTART, queue, body)
 
 
@@ -229,14 +221,15 @@ def restart(queue: QueueInPath, body: BulkBody) -> Answered:
     "POST",
     "/v1/queues/{queue}/tasks/run",
     Permission.OPERATE,
+    answer=_DONE,
+    description=_HOW,
     examples=RUN_TASKS,
-    summary="Make waiting tasks due now",
-    description="Attempts and expiry stay as they are." + _HOW,
-    operation_id="run_tasks",
-    responses=_DONE,
 )
-def run(queue: QueueInPath, body: BulkBody) -> Answered:
-    """Make tasks due."""
+def run_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
+    """Make waiting tasks due now.
+
+    Attempts and expiry stay as they are.
+    """
     return _carry_out(BulkAction.RUN, queue, body)
 
 
@@ -244,14 +237,15 @@ def run(queue: QueueInPath, body: BulkBody) -> Answered:
     "POST",
     "/v1/queues/{queue}/tasks/move",
     Permission.OPERATE,
+    answer=_DONE,
+    description=_HOW,
     examples=MOVE_TASKS,
-    summary="Move tasks to another queue",
-    description="Waiting ones keep their due time, dead ones are due now." + _HOW,
-    operation_id="move_tasks",
-    responses=_DONE,
 )
-def move(queue: QueueInPath, body: MoveBody) -> Answered:
-    """Move tasks."""
+def move_tasks(queue: QueueInPath, body: MoveBody) -> task_wire.Bulk:
+    """Move tasks to another queue.
+
+    Waiting ones keep their due time, dead ones are due now.
+    """
     return _carry_out(BulkAction.MOVE, queue, body, to_queue=body.to_queue)
 
 
@@ -259,14 +253,15 @@ def move(queue: QueueInPath, body: MoveBody) -> Answered:
     "POST",
     "/v1/queues/{queue}/tasks/cancel",
     Permission.CANCEL,
+    answer=_DONE,
+    description=_HOW,
     examples=CANCEL_TASKS,
-    summary="Cancel tasks",
-    description="Waiting or in flight; they are DEAD then, `cancelled`." + _HOW,
-    operation_id="cancel_tasks",
-    responses=_DONE,
 )
-def cancel(queue: QueueInPath, body: BulkBody) -> Answered:
-    """Cancel tasks."""
+def cancel_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
+    """Cancel tasks.
+
+    Waiting or in flight; they are DEAD then, `cancelled`.
+    """
     return _carry_out(BulkAction.CANCEL, queue, body)
 
 
@@ -278,7 +273,7 @@ def _carry_out(
     to_queue: str | None = None,
     undo_in_seconds: float = 0,
     undo_id: str | None = None,
-) -> Answered:
+) -> task_wire.Bulk:
     name, bulk = queue_name(queue), use_cases().bulk
     if body.filter is None:
         done = bulk.by_ids(

@@ -19,7 +19,7 @@ from headrace.http.fields import (
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.request import Reply
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Answered, Routes
 from headrace.ops.operators.keys import IssuedKey
 from headrace.ops.operators.list_queries import KEYS
 from headrace.runtime.wiring import use_cases
@@ -99,64 +99,49 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
     "POST",
     "/v1/keys",
     Permission.ADMINISTER,
+    status=201,
+    answer="The key, with its secret.",
     examples=CREATE_KEY,
-    summary="Make a key",
-    description=(
-        "The answer is the only place where its `secret` is ever shown: only a hash of it is kept. "
-        "A key may not be for more queues than the one that makes it, nor live longer; its role "
-        "may be any. "
-        "409 `key_exists`: a living key has this name."
-    ),
-    operation_id="create_key",
-    responses=answers(201, "The key, with its secret.", "NewKey"),
 )
-def create(
-    body: CreateKeyBody,
-) -> Answered:
-    """Make a key."""
+def create_key(body: CreateKeyBody) -> service_wire.NewKey:
+    """Make a key.
+
+    The answer is the only place where its `secret` is ever shown: only a hash of it is kept. A
+    key may not be for more queues than the one that makes it, nor live longer; its role may be
+    any. 409 `key_exists`: a living key has this name.
+    """
     made = use_cases().keys.create(
         principal(), body.name, body.role, tuple(body.queues), expires_at=body.expires_at
     )
-    return Reply(new_key_answer(made), 201)
+    return new_key_answer(made)
 
 
 @routes.add(
-    "GET",
-    "/v1/keys",
-    Permission.ADMINISTER,
-    summary="List keys in the order they were made",
-    description=(
-        "Those that are not for more queues than the key that asks. The deployment's own key is "
-        "not among them. One that has expired stays for 90 days, or until it is revoked."
-        + keys_of(KEYS)
-    ),
-    operation_id="list_keys",
-    responses=answers(200, "A page of keys.", "KeyPage"),
+    "GET", "/v1/keys", Permission.ADMINISTER, answer="A page of keys.", description=keys_of(KEYS)
 )
-def list_keys(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None) -> Answered:
-    """List keys."""
+def list_keys(
+    query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None
+) -> service_wire.Keys:
+    """List keys in the order they were made.
+
+    Those that are not for more queues than the key that asks. The deployment's own key is not
+    among them. One that has expired stays for 90 days, or until it is revoked.
+    """
     where = asked(KEYS, query)
     page = use_cases().keys.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [service_wire.Key.of(key) for key in page.shown]
     return service_wire.Keys(keys=shown, cursor=page.cursor)
 
 
-@routes.add(
-    "GET",
-    "/v1/keys/{id}",
-    Permission.ADMINISTER,
-    summary="Show a key, and what goes on that was begun with it",
-    description=(
-        "`schedules` are those that the key was the last to put, 100 at most: they go on when the "
-        "key is revoked or has expired, until an admin deletes them or puts them again. `actions` "
-        "are those that it began, or resumed last, and that have not ended. Revoked and expired "
-        "keys are shown for 90 days."
-    ),
-    operation_id="get_key",
-    responses=answers(200, "The key.", "KeyInFull"),
-)
-def show(id: Annotated[str, Field(description="The id of the key.")]) -> Answered:
-    """Show a key."""
+@routes.add("GET", "/v1/keys/{id}", Permission.ADMINISTER, answer="The key.", schema="KeyInFull")
+def get_key(id: Annotated[str, Field(description="The id of the key.")]) -> Answered:
+    """Show a key, and what goes on that was begun with it.
+
+    `schedules` are those that the key was the last to put, 100 at most: they go on when the key
+    is revoked or has expired, until an admin deletes them or puts them again. `actions` are
+    those that it began, or resumed last, and that have not ended. Revoked and expired keys are
+    shown for 90 days.
+    """
     found = use_cases().keys.traces(principal(), id)
     return Reply(
         service_wire.KeyInFull.of(
@@ -175,36 +160,28 @@ def show(id: Annotated[str, Field(description="The id of the key.")]) -> Answere
     "POST",
     "/v1/keys/{id}/rotate",
     Permission.ADMINISTER,
+    answer="The key, with its new secret.",
     examples=ROTATE_KEY,
-    summary="Give a key another secret",
-    description=(
-        "It keeps its id, name, role, queues and expiry. The answer is the only place where the "
-        "new `secret` is ever shown. The one before works for `overlap_seconds` more, then stops "
-        "within 10 seconds. At most two work at a time: one from before that stops too, so rotate "
-        "again only when nobody uses it any more."
-    ),
-    operation_id="rotate_key",
-    responses=answers(200, "The key, with its new secret.", "NewKey"),
 )
-def rotate(
+def rotate_key(
     id: Annotated[str, Field(description="The id of the key.")],
     body: RotateKeyBody | None = None,
-) -> Answered:
-    """Rotate a key."""
+) -> service_wire.NewKey:
+    """Give a key another secret.
+
+    It keeps its id, name, role, queues and expiry. The answer is the only place where the new
+    `secret` is ever shown. The one before works for `overlap_seconds` more, then stops within
+    10 seconds. At most two work at a time: one from before that stops too, so rotate again only
+    when nobody uses it any more.
+    """
     overlap = (body or RotateKeyBody()).overlap
     return new_key_answer(use_cases().keys.rotate(principal(), id, overlap=overlap))
 
 
-@routes.add(
-    "DELETE",
-    "/v1/keys/{id}",
-    Permission.ADMINISTER,
-    summary="Revoke a key",
-    description="It stops working within 10 seconds, whatever secret of it is presented.",
-    operation_id="revoke_key",
-    responses=answers(204, "The key is gone."),
-)
-def revoke(id: Annotated[str, Field(description="The id of the key.")]) -> Answered:
-    """Revoke a key."""
+@routes.add("DELETE", "/v1/keys/{id}", Permission.ADMINISTER, status=204, answer="The key is gone.")
+def revoke_key(id: Annotated[str, Field(description="The id of the key.")]) -> None:
+    """Revoke a key.
+
+    It stops working within 10 seconds, whatever secret of it is presented.
+    """
     use_cases().keys.revoke(principal(), id)
-    return Reply(None, 204)

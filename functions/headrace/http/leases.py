@@ -13,8 +13,7 @@ from headrace.domain.lease import LeaseGroup
 from headrace.http.fields import Examples, Keepalive, RequestBody, TextWithin, example
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.request import Reply
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import use_cases
 from headrace.wire import tasks as task_wire
@@ -55,75 +54,51 @@ OPEN_LEASE: Final[Examples] = {
 
 
 @routes.add(
-    "POST",
-    "/v1/leases",
-    Permission.WORK,
-    examples=OPEN_LEASE,
-    summary="Open a lease for many tasks",
-    description=(
-        "Name it in dequeues (`lease_id`), in whatever queues: their tasks are leased until it "
-        "ends, and one extension is for all of them. Reports name it as the dequeue did. "
-        "409 `lease_lost`: the name is taken."
-    ),
-    operation_id="open_lease",
-    responses=answers(201, "The lease.", "Leased"),
+    "POST", "/v1/leases", Permission.WORK, status=201, answer="The lease.", examples=OPEN_LEASE
 )
-def open_lease(
-    body: LeaseBody | None = None,
-) -> Answered:
-    """Open a group lease."""
+def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
+    """Open a lease for many tasks.
+
+    Name it in dequeues (`lease_id`), in whatever queues: their tasks are leased until it ends,
+    and one extension is for all of them. Reports name it as the dequeue did. 409 `lease_lost`:
+    the name is taken.
+    """
     wanted = body or LeaseBody()
     by, length = principal(), wanted.keepalive_timeout_in_seconds
     patterns = () if by.everywhere else by.patterns
     opened = use_cases().leases.open(wanted.name, keepalive=length, patterns=patterns)
-    return _shown(opened, 201)
+    return _leased(opened)
 
 
 @routes.add(
-    "POST",
-    "/v1/leases/{id}/extend",
-    Permission.WORK,
-    summary="Extend a lease",
-    description=(
-        "It lasts as long again as it was opened for, counted from now, with all that is under "
-        "it. `cancelled` are the tasks under it that were cancelled. One write unit. "
-        "409 `lease_lost`: it has ended; what ended is never open again. Takes a key that is for "
-        "all queues it was used with."
-    ),
-    operation_id="extend_lease",
-    responses=answers(200, "The lease, with its new end.", "Leased"),
+    "POST", "/v1/leases/{id}/extend", Permission.WORK, answer="The lease, with its new end."
 )
-def extend(
-    id: LeaseInPath,
-    _body: EmptyBody = None,
-) -> Answered:
-    """Extend a group lease."""
-    return _shown(use_cases().leases.extend(_lease_id(id)))
+def extend_lease(id: LeaseInPath, _body: EmptyBody = None) -> task_wire.Leased:
+    """Extend a lease.
+
+    It lasts as long again as it was opened for, counted from now, with all that is under it.
+    `cancelled` are the tasks under it that were cancelled. One write unit. 409 `lease_lost`: it
+    has ended; what ended is never open again. Takes a key that is for all queues it was used
+    with.
+    """
+    return _leased(use_cases().leases.extend(_lease_id(id)))
 
 
-@routes.add(
-    "DELETE",
-    "/v1/leases/{id}",
-    Permission.WORK,
-    summary="Close a lease",
-    description=(
-        "Tasks under it that were not settled are given back, due now, with no attempt used; "
-        "where there are too many for one call, the rest a minute later. Safe to repeat. "
-        "409 `lease_lost`: it lapsed before. Takes a key that is for all queues it was used with."
-    ),
-    operation_id="close_lease",
-    responses=answers(204, "The lease is closed."),
-)
-def close(id: LeaseInPath) -> Answered:
-    """Close a group lease."""
+@routes.add("DELETE", "/v1/leases/{id}", Permission.WORK, status=204, answer="The lease is closed.")
+def close_lease(id: LeaseInPath) -> None:
+    """Close a lease.
+
+    Tasks under it that were not settled are given back, due now, with no attempt used; where
+    there are too many for one call, the rest a minute later. Safe to repeat. 409 `lease_lost`:
+    it lapsed before. Takes a key that is for all queues it was used with.
+    """
     visibility.close_lease(use_cases().leases, principal(), _lease_id(id))
-    return Reply(None, 204)
 
 
-def _shown(group: LeaseGroup, status: int = 200) -> Answered:
+def _leased(group: LeaseGroup) -> task_wire.Leased:
     lease = task_wire.Lease(id=group.id, expires_at=instant(group.expires_at))
     cancelled = sorted(group.cancelled) or LEFT_OUT
-    return Reply(task_wire.Leased(lease=lease, cancelled=cancelled), status)
+    return task_wire.Leased(lease=lease, cancelled=cancelled)
 
 
 def _lease_id(path: str) -> str:

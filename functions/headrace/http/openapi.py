@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
-from inspect import cleandoc
-from typing import Any, Final
+from inspect import cleandoc, getdoc
+from typing import Any, Final, get_type_hints
 
 import msgspec
 from pydantic import TypeAdapter
@@ -163,6 +163,10 @@ _ANSWERS: Final = (
     _Shown("Health", service.Health),
     _Shown("Notification", tasks.Notification),
 )
+_SCHEMA_OF: Final = {shown.answer: shown.name for shown in reversed(_ANSWERS)}
+"""The name of the schema of an answer's type, the first where there are several."""
+
+_NO_CONTENT: Final = 204
 _IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
 """Described once, as what comes in."""
 
@@ -260,12 +264,13 @@ def document(routes: tuple[Route, ...]) -> Document:
 
 def _operation(route: Route, schemas: Document) -> Document:
     """Return what the document says of *route*; add the schemas that it refers to."""
+    summary, _, text = (getdoc(route.call) or "").partition("\n\n")
     operation: Document = {
         "tags": [route.tag],
-        "summary": route.summary,
+        "summary": summary.removesuffix("."),
         "operationId": route.operation_id,
         "parameters": [],
-        "responses": {str(status): {**answer} for status, answer in route.responses.items()},
+        "responses": _responses(route),
         **route.more,
     }
     for one in route.parameters:
@@ -273,7 +278,8 @@ def _operation(route: Route, schemas: Document) -> Document:
             operation["requestBody"] = _body(route, one, schemas)
         else:
             operation["parameters"].append(_parameter(one, schemas))
-    description = route.description
+    description = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    description = f"{description} {route.description}".strip()
     if route.permissions:
         operation["x-roles"] = [role.value for role in route.roles]
         description = f"{description}\n\nRoles: {', '.join(route.roles)}.".strip()
@@ -287,6 +293,18 @@ def _operation(route: Route, schemas: Document) -> Document:
     if not operation["parameters"]:
         del operation["parameters"]
     return operation
+
+
+def _responses(route: Route) -> Document:
+    if route.responses is not None:
+        return {str(status): {**answer} for status, answer in route.responses.items()}
+    content: Document = {}
+    if name := route.schema or _SCHEMA_OF.get(get_type_hints(route.call)["return"]):
+        content = {JSON: {"schema": {"$ref": REFERENCE.format(name=name)}}}
+    return {
+        str(status): {"description": text, "content": content if status != _NO_CONTENT else {}}
+        for status, text in {route.status: route.answer, **route.also}.items()
+    }
 
 
 def _parameter(one: Parameter, schemas: Document) -> Document:

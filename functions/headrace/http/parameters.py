@@ -277,5 +277,5 @@ def asked(language: ListLanguage[Row], text: str | None) -> ListQuery[Row]:
 
 
 def keys_of(language: ListLanguage[Any]) -> str:
-    """Return the sentence of a list's description that names the keys of its queries."""
-    return f" `query` has the keys {', '.join(f'`{key}:`' for key in language.keys)}."
+    """Return the sentence that names the keys of a list's queries."""
+    return f"`query` has the keys {', '.join(f'`{key}:`' for key in language.keys)}."

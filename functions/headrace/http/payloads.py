@@ -9,8 +9,8 @@ from headrace.domain.access import Permission
 from headrace.domain.task import OffloadedText
 from headrace.http.fields import Examples, RequestBody, TaskId, example
 from headrace.http.parameters import QueueInPath, queue_name
-from headrace.http.request import Reply, this_request
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.request import this_request
+from headrace.http.routing import Routes
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import instant
 from headrace.wire.tasks import UploadGranted
@@ -47,20 +47,19 @@ UPLOAD: Final[Examples] = {
     "POST",
     "/v1/queues/{queue}/payloads",
     Permission.ENQUEUE,
+    status=201,
+    answer="Where to.",
     examples=UPLOAD,
-    summary="Have a payload uploaded",
-    description=(
-        "PUT it to `url` with `headers`, then enqueue one task with `payload_ref` instead of "
-        "`payload`, all within the hour. It may be anything, up to 1 GiB; what has another size or "
-        "sha256 is not taken. The task has the `id` that this was for: a repeated enqueue is "
-        "EXISTING. Workers find a `payload_url` in its place. 400 where payloads are not kept "
-        "outside the table (`PayloadOffloadBytes`)."
-    ),
-    operation_id="upload_payload",
-    responses=answers(201, "Where to.", "UploadGranted"),
 )
-def upload_payload(queue: QueueInPath, body: UploadBody) -> Answered:
-    """Grant an upload."""
+def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
+    """Have a payload uploaded.
+
+    PUT it to `url` with `headers`, then enqueue one task with `payload_ref` instead of
+    `payload`, all within the hour. It may be anything, up to 1 GiB; what has another size or
+    sha256 is not taken. The task has the `id` that this was for: a repeated enqueue is
+    EXISTING. Workers find a `payload_url` in its place. 400 where payloads are not kept outside
+    the table (`PayloadOffloadBytes`).
+    """
     granted = use_cases().uploads.grant(
         queue_name(queue),
         size=body.bytes,
@@ -68,13 +67,12 @@ def upload_payload(queue: QueueInPath, body: UploadBody) -> Answered:
         task_id=body.id,
         origin=_origin(),
     )
-    shown = UploadGranted(
+    return UploadGranted(
         payload_ref=granted.upload.name,
         url=granted.url,
         headers=dict(granted.headers),
         expires_at=instant(granted.upload.until),
     )
-    return Reply(shown, 201)
 
 
 def url_of(payload: OffloadedText) -> str:

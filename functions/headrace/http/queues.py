@@ -29,7 +29,7 @@ from headrace.http.queue_bodies import (
     ReplaceQueueBody,
 )
 from headrace.http.request import Reply
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Answered, Routes
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import QUEUES
@@ -144,35 +144,33 @@ def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
     "POST",
     "/v1/queues",
     Permission.ADMINISTER,
+    status=201,
+    answer="The queue.",
     examples=CREATE_QUEUE,
-    summary="Create a queue",
-    operation_id="create_queue",
-    responses=answers(201, "The queue.", "Queue"),
 )
-def create(
-    body: CreateQueueBody,
-) -> Answered:
+def create_queue(body: CreateQueueBody) -> queue_wire.Queue:
     """Create a queue."""
     queue = use_cases().queues.create(body.name, body.settings())
-    return Reply(queue_answer(queue), 201)
+    return queue_answer(queue)
 
 
 @routes.add(
     "GET",
     "/v1/queues",
     Permission.READ,
-    summary="List queues by name",
-    description=f"Those that the key is for.{keys_of(QUEUES)}",
-    operation_id="list_queues",
-    responses=answers(200, "A page of queues.", "QueuePage"),
+    answer="A page of queues.",
+    description=keys_of(QUEUES),
 )
 def list_queues(
     prefix: Annotated[str, Field(description="Only names that begin so.", max_length=128)] = "",
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
-) -> Answered:
-    """List queues."""
+) -> queue_wire.Queues:
+    """List queues by name.
+
+    Those that the key is for.
+    """
     every, where = use_cases().queues, asked(QUEUES, query)
     page = visibility.queues(
         every, principal(), prefix=prefix, where=where, limit=limit, cursor=cursor
@@ -184,11 +182,10 @@ def list_queues(
     "GET",
     "/v1/queues/{queue}",
     Permission.READ,
-    summary="Show a queue",
-    operation_id="get_queue",
-    responses=answers(200, "The queue, how it is doing, and its schedules.", "QueueInFull"),
+    answer="The queue, how it is doing, and its schedules.",
+    schema="QueueInFull",
 )
-def show(queue: QueueInPath) -> Answered:
+def get_queue(queue: QueueInPath) -> queue_wire.Queue:
     """Show a queue."""
     use = use_cases()
     found = use.queues.get(queue_name(queue))
@@ -197,20 +194,13 @@ def show(queue: QueueInPath) -> Answered:
 
 
 @routes.add(
-    "PUT",
-    "/v1/queues/{queue}",
-    Permission.ADMINISTER,
-    examples=REPLACE_QUEUE,
-    summary="Replace a queue's settings",
-    description="What is left out takes its default. What GET shows may be sent back.",
-    operation_id="replace_queue",
-    responses=answers(200, "The queue.", "Queue"),
+    "PUT", "/v1/queues/{queue}", Permission.ADMINISTER, answer="The queue.", examples=REPLACE_QUEUE
 )
-def replace(
-    queue: QueueInPath,
-    body: ReplaceQueueBody,
-) -> Answered:
-    """Replace settings."""
+def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queue:
+    """Replace a queue's settings.
+
+    What is left out takes its default. What GET shows may be sent back.
+    """
     name = queue_name(queue)
     changed = use_cases().queues.replace(name, body.settings_of(name), version=body.version)
     return queue_answer(changed)
@@ -220,34 +210,25 @@ def replace(
     "DELETE",
     "/v1/queues/{queue}",
     Permission.ADMINISTER,
-    summary="Delete a queue with all its tasks",
-    operation_id="delete_queue",
-    responses=answers(204, "The queue and its tasks are gone.", also_202=_BACKGROUND),
+    status=204,
+    answer="The queue and its tasks are gone.",
+    also={202: _BACKGROUND},
 )
-def delete(queue: QueueInPath) -> Answered:
-    """Delete a queue."""
+def delete_queue(queue: QueueInPath) -> Answered:
+    """Delete a queue with all its tasks."""
     finished = use_cases().queues.delete(queue_name(queue))
     return Reply(None, 204 if finished else 202)
 
 
 @routes.add(
-    "POST",
-    "/v1/queues/{queue}/pause",
-    Permission.OPERATE,
-    examples=PAUSE,
-    summary="Pause deliveries",
-    description=(
-        "Leases end and tasks expire as before. The `reason` is shown with the queue while it is "
-        "paused, and kept in the audit."
-    ),
-    operation_id="pause_queue",
-    responses=answers(200, "The queue.", "Queue"),
+    "POST", "/v1/queues/{queue}/pause", Permission.OPERATE, answer="The queue.", examples=PAUSE
 )
-def pause(
-    queue: QueueInPath,
-    body: PauseBody | None = None,
-) -> Answered:
-    """Pause a queue."""
+def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire.Queue:
+    """Pause deliveries.
+
+    Leases end and tasks expire as before. The `reason` is shown with the queue while it is
+    paused, and kept in the audit.
+    """
     asked = body or PauseBody()
     changed = use_cases().queues.pause(
         queue_name(queue), resume_in_seconds=asked.resume_in_seconds, reason=asked.reason or ""
@@ -255,16 +236,9 @@ def pause(
     return queue_answer(changed)
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/resume",
-    Permission.OPERATE,
-    summary="Resume deliveries",
-    operation_id="resume_queue",
-    responses=answers(200, "The queue.", "Queue"),
-)
-def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
-    """Resume a queue."""
+@routes.add("POST", "/v1/queues/{queue}/resume", Permission.OPERATE, answer="The queue.")
+def resume_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
+    """Resume deliveries."""
     return queue_answer(use_cases().queues.resume(queue_name(queue)))
 
 
@@ -272,13 +246,13 @@ def resume(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
     "GET",
     "/v1/queues/{queue}/signing-secret",
     Permission.ADMINISTER,
-    summary="Show what signs the requests to a target",
-    description="Receivers verify them by it, as the Standard Webhooks specification says.",
-    operation_id="get_signing_secret",
-    responses=answers(200, "The secret, and the one before for a day.", "SigningSecret"),
+    answer="The secret, and the one before for a day.",
 )
-def signing_secret(queue: QueueInPath) -> Answered:
-    """Show the signing secret."""
+def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
+    """Show what signs the requests to a target.
+
+    Receivers verify them by it, as the Standard Webhooks specification says.
+    """
     use = use_cases()
     return signing_answer(use.signing.of(use.queues.get(queue_name(queue))))
 
@@ -287,15 +261,13 @@ def signing_secret(queue: QueueInPath) -> Answered:
     "POST",
     "/v1/queues/{queue}/signing-secret/rotate",
     Permission.ADMINISTER,
-    summary="Sign requests with another secret",
-    description=(
-        "The one before signs them too for 24 hours, in which receivers can take the new one."
-    ),
-    operation_id="rotate_signing_secret",
-    responses=answers(200, "The new secret, and the one before.", "SigningSecret"),
+    answer="The new secret, and the one before.",
 )
-def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
-    """Rotate the signing secret."""
+def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.SigningSecret:
+    """Sign requests with another secret.
+
+    The one before signs them too for 24 hours, in which receivers can take the new one.
+    """
     use = use_cases()
     return signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue))))
 
@@ -304,20 +276,19 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> Answer
     "POST",
     "/v1/queues/{queue}/purge",
     Permission.OPERATE,
+    answer="All are gone.",
+    schema="Purged",
+    also={202: _BACKGROUND},
     examples=PURGE,
-    summary="Remove all tasks of some states",
-    description=(
-        "Takes the tasks that came to the queue before the call (enqueued, moved there or "
-        "restarted) and are in one of the states when the purge reaches them. Later tasks stay. "
-        "With `undo_in_seconds` the answer's `undo` can "
-        "bring all of it back until then, also what goes on in the background; it costs a write "
-        "unit more for each task."
-    ),
-    operation_id="purge_queue",
-    responses=answers(200, "All are gone.", "Purged", also_202=_BACKGROUND),
 )
-def purge(queue: QueueInPath, body: PurgeBody) -> Answered:
-    """Purge a queue."""
+def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
+    """Remove all tasks of some states.
+
+    Takes the tasks that came to the queue before the call (enqueued, moved there or restarted)
+    and are in one of the states when the purge reaches them. Later tasks stay. With
+    `undo_in_seconds` the answer's `undo` can bring all of it back until then, also what goes on
+    in the background; it costs a write unit more for each task.
+    """
     purged = use_cases().queues.purge(
         queue_name(queue), body.chosen(), undo_in_seconds=body.undo_in_seconds
     )
@@ -330,59 +301,46 @@ def purge(queue: QueueInPath, body: PurgeBody) -> Answered:
     "POST",
     "/v1/queues/{queue}/recount",
     Permission.OPERATE,
+    answer="The progress.",
     examples=RECOUNT,
-    summary="Recount a queue and correct its counters",
-    description=(
-        "For when the recorder was away for more than six hours. Each call counts for some "
-        "seconds; while there is a `cursor`, send it for the next step. When all tasks are counted "
-        "the counters are set, and further steps compare. If a task of the queue was written since "
-        "the first step, `exact` is false: the counters may be off by such tasks. A cursor is good "
-        "for an hour."
-    ),
-    operation_id="recount_queue",
-    responses=answers(200, "The progress.", "Recount"),
 )
-def recount(
-    queue: QueueInPath,
-    body: RecountBody | None = None,
-) -> Answered:
-    """Recount a queue."""
+def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_wire.Recount:
+    """Recount a queue and correct its counters.
+
+    For when the recorder was away for more than six hours. Each call counts for some seconds;
+    while there is a `cursor`, send it for the next step. When all tasks are counted the
+    counters are set, and further steps compare. If a task of the queue was written since the
+    first step, `exact` is false: the counters may be off by such tasks. A cursor is good for an
+    hour.
+    """
     cursor = body.cursor if body else None
     step = use_cases().recounting.step(queue_name(queue), cursor)
     return recount_answer(step)
 
 
 @routes.add(
-    "POST",
-    "/v1/queues/{queue}/reindex",
-    Permission.OPERATE,
-    summary="Build the index of a queue's values anew",
-    description=(
-        "For when the recorder was away for more than six hours, so that lists by "
-        "`indexed_fields` lack tasks. It is begun at once and goes on in the background, a few "
-        "minutes and a while for each million tasks; until it is done lists look at each task, as "
-        "without an index. Two write units for each task and field. Safe to repeat: then it begins "
-        "once more. 409: the queue has no `indexed_fields`."
-    ),
-    operation_id="reindex_queue",
-    responses=answers(202, "It is begun.", "Queue"),
+    "POST", "/v1/queues/{queue}/reindex", Permission.OPERATE, status=202, answer="It is begun."
 )
-def reindex(queue: QueueInPath, _body: EmptyBody = None) -> Answered:
-    """Build the index anew."""
-    return Reply(queue_answer(use_cases().queues.reindex(queue_name(queue))), 202)
+def reindex_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
+    """Build the index of a queue's values anew.
+
+    For when the recorder was away for more than six hours, so that lists by `indexed_fields`
+    lack tasks. It is begun at once and goes on in the background, a few minutes and a while for
+    each million tasks; until it is done lists look at each task, as without an index. Two write
+    units for each task and field. Safe to repeat: then it begins once more. 409: the queue has
+    no `indexed_fields`.
+    """
+    return queue_answer(use_cases().queues.reindex(queue_name(queue)))
 
 
 @routes.add(
-    "GET",
-    "/v1/queues/{queue}/groups/{key}",
-    Permission.READ,
-    summary="Show how a group of a queue stands",
-    description="404 for one that had no task there in the last month.",
-    operation_id="get_group",
-    responses=answers(200, "The group.", "Group"),
+    "GET", "/v1/queues/{queue}/groups/{key}", Permission.READ, answer="The group.", schema="Group"
 )
-def group(queue: QueueInPath, key: KeyInPath) -> Answered:
-    """Show a group."""
+def get_group(queue: QueueInPath, key: KeyInPath) -> Answered:
+    """Show how a group of a queue stands.
+
+    404 for one that had no task there in the last month.
+    """
     found = use_cases().fair_groups.get(queue_name(queue), unquote(key))
     return Reply(
         queue_wire.Group(

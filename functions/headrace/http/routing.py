@@ -11,7 +11,18 @@ from dataclasses import dataclass, field
 from functools import cache
 from inspect import Parameter as Signed
 from inspect import signature
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_origin,
+)
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -20,7 +31,7 @@ from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.http import rawjson
 from headrace.http.fields import Examples, RequestBody
 from headrace.http.problems import invalid
-from headrace.http.request import JSON, TAG_PARAMETER, TAG_PREFIX, Reply, Request
+from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply, Request
 from headrace.wire.base import Answer
 
 _VERSION: Final = "v1"  # the first part of the API's paths
@@ -31,8 +42,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Errors: TypeAlias = list[dict[str, Any]]
 
 
-Answered: TypeAlias = Answer | Reply
-Responses: TypeAlias = dict[int, Any]
+Answered: TypeAlias = Answer | Reply | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +94,39 @@ class Route:
     """One route.
 
     A key needs all of *permissions*.  *queue* is the queue of a route whose path names none.
+    The OpenAPI document takes the id of the operation, its summary and its description from the
+    name and the docstring of the function, and the answer's schema from the type that it returns.
+
+    Args:
+        status: of an answer that is no Reply.
+        answer: what the answer is.
+        schema: the name of the answer's schema, where the type has several.
+        also: other statuses of the same answer.
+        responses: takes the place of the four before it.
+        description: ends the description, where that is not a constant.
+        more: further members of the operation.
+
     """
 
     method: str
     path: str
     permissions: tuple[Permission, ...]
-    queue: str | None
+    queue: str | None = None
     call: Callable[..., Answered]
     tag: str
-    operation_id: str
-    summary: str
-    description: str
-    responses: Responses
-    examples: Examples | None
-    more: Mapping[str, Any]
+    status: int = 200
+    answer: str = ""
+    schema: str | None = None
+    also: Mapping[int, str] = field(default_factory=dict)
+    responses: Mapping[int, Any] | None = None
+    description: str = ""
+    examples: Examples | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def operation_id(self) -> str:
+        """The name of the operation."""
+        return self.call.__name__
 
     @property
     def roles(self) -> list[Role]:
@@ -112,7 +141,7 @@ class Route:
     def reply(self, arguments: Mapping[str, Any]) -> Reply:
         """Call the function and return its answer."""
         given = self.call(**arguments)
-        return given if isinstance(given, Reply) else Reply(given)
+        return given if isinstance(given, Reply) else Reply(given, self.status)
 
     def arguments(self, request: Request, in_path: Mapping[str, str], body: str) -> dict[str, Any]:
         """Return the arguments of the function.
@@ -185,6 +214,20 @@ def bodies_in(annotation: object) -> Iterator[type[RequestBody]]:
 # ------------------------------------------------------------------------------------ declaration
 
 
+class _More(TypedDict, total=False):
+    """The fields of a route that have defaults."""
+
+    queue: str
+    status: int
+    answer: str
+    schema: str
+    also: Mapping[int, str]
+    responses: Mapping[int, Any]
+    description: str
+    examples: Examples
+    more: Mapping[str, Any]
+
+
 class Routes:
     """The routes of one noun, which stand under its *tag* in the OpenAPI document."""
 
@@ -192,53 +235,25 @@ class Routes:
         self._tag = tag
         self.declared: list[Route] = []
 
-    def add(  # noqa: PLR0913  what the OpenAPI document says of a route
-        self,
-        method: str,
-        path: str,
-        *permissions: Permission,
-        operation_id: str,
-        summary: str,
-        responses: Responses,
-        description: str = "",
-        queue: str | None = None,
-        examples: Examples | None = None,
-        more: Mapping[str, Any] | None = None,
+    def add(
+        self, method: str, path: str, *permissions: Permission, **more: Unpack[_More]
     ) -> Callable[[_Call], _Call]:
         """Declare the decorated function as the answer to *method* at *path*."""
 
         def declare(call: _Call) -> _Call:
-            route = Route(
-                method=method,
-                path=path,
-                permissions=permissions,
-                queue=queue,
-                call=call,
-                tag=self._tag,
-                operation_id=operation_id,
-                summary=summary,
-                description=description,
-                responses=responses,
-                examples=examples,
-                more=more or {},
+            self.declared.append(
+                Route(
+                    method=method,
+                    path=path,
+                    permissions=permissions,
+                    call=call,
+                    tag=self._tag,
+                    **more,
+                )
             )
-            self.declared.append(route)
             return call
 
         return declare
-
-
-def answers(status: int, description: str, schema: str | None = None, **more: str) -> Responses:
-    """Return the answers of a route that succeeds; *schema* is one of ``openapi``.
-
-    *more* are further answers of the same shape, as in ``also_202="It is begun."``
-    ``openapi`` adds the errors, which are the same for all routes.
-    """
-    content: Any = {JSON: {"schema": {"$ref": f"#/components/schemas/{schema}"}}} if schema else {}
-    responses: Responses = {status: {"description": description, "content": content}}
-    for name, text in more.items():
-        responses[int(name.removeprefix("also_"))] = {"description": text, "content": content}
-    return responses
 
 
 # ---------------------------------------------------------------------------------------- look-up

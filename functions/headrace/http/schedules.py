@@ -30,13 +30,13 @@ from headrace.http.fields import (
 from headrace.http.parameters import Cursor, Limit, QueueInPath, max_retries, queue_name
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
-from headrace.http.request import Reply
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Routes
 from headrace.http.task_answers import enqueued_answer
 from headrace.runtime.wiring import use_cases
 from headrace.shapes import convert
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
+from headrace.wire.tasks import EnqueueResults
 
 if TYPE_CHECKING:
     from headrace.ops.scheduling.schedules import Seen
@@ -181,38 +181,29 @@ def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
     "PUT",
     "/v1/queues/{queue}/schedules/{name}",
     Permission.OPERATE,
+    answer="The schedule.",
     examples=PUT_SCHEDULE,
-    summary="Make or replace a schedule",
-    description=(
-        "What is left out takes its default. What GET shows may be sent back. Tasks are enqueued "
-        "up to three minutes ahead; a change takes back those of the settings before that are not "
-        "due yet, and no tick runs twice."
-    ),
-    operation_id="put_schedule",
-    responses=answers(200, "The schedule.", "Schedule"),
 )
-def put(
-    queue: QueueInPath,
-    name: NameInPath,
-    body: ScheduleBody,
-) -> Answered:
-    """Make or replace a schedule."""
+def put_schedule(queue: QueueInPath, name: NameInPath, body: ScheduleBody) -> queue_wire.Schedule:
+    """Make or replace a schedule.
+
+    What is left out takes its default. What GET shows may be sent back. Tasks are enqueued up
+    to three minutes ahead; a change takes back those of the settings before that are not due
+    yet, and no tick runs twice.
+    """
     called = unquote(name)
     seen = use_cases().schedules.put(queue_name(queue), called, body.settings_of(called))
     return schedule_answer(seen, payload=True)
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}/schedules",
-    Permission.READ,
-    summary="List the schedules of a queue",
-    description="By name, each as its own request shows it. A page may be short.",
-    operation_id="list_schedules",
-    responses=answers(200, "A page of schedules.", "SchedulePage"),
-)
-def list_schedules(queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None) -> Answered:
-    """List schedules."""
+@routes.add("GET", "/v1/queues/{queue}/schedules", Permission.READ, answer="A page of schedules.")
+def list_schedules(
+    queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None
+) -> queue_wire.ScheduleList:
+    """List the schedules of a queue.
+
+    By name, each as its own request shows it. A page may be short.
+    """
     use = use_cases()
     found = use.schedules.page(use.queues.get(queue_name(queue)), limit=limit, cursor=cursor)
     payload = principal().may(Permission.DETAILS)
@@ -220,15 +211,8 @@ def list_schedules(queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None)
     return queue_wire.ScheduleList(schedules=shown, cursor=found.cursor)
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}/schedules/{name}",
-    Permission.READ,
-    summary="Show a schedule",
-    operation_id="get_schedule",
-    responses=answers(200, "The schedule.", "Schedule"),
-)
-def show(queue: QueueInPath, name: NameInPath) -> Answered:
+@routes.add("GET", "/v1/queues/{queue}/schedules/{name}", Permission.READ, answer="The schedule.")
+def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
     """Show a schedule."""
     seen = use_cases().schedules.get(queue_name(queue), unquote(name))
     return schedule_answer(seen, payload=principal().may(Permission.DETAILS))
@@ -238,31 +222,25 @@ def show(queue: QueueInPath, name: NameInPath) -> Answered:
     "DELETE",
     "/v1/queues/{queue}/schedules/{name}",
     Permission.OPERATE,
-    summary="Delete a schedule and its tasks that are not due yet",
-    operation_id="delete_schedule",
-    responses=answers(204, "The schedule is gone."),
+    status=204,
+    answer="The schedule is gone.",
 )
-def delete(queue: QueueInPath, name: NameInPath) -> Answered:
-    """Delete a schedule."""
+def delete_schedule(queue: QueueInPath, name: NameInPath) -> None:
+    """Delete a schedule and its tasks that are not due yet."""
     use_cases().schedules.delete(queue_name(queue), unquote(name))
-    return Reply(None, 204)
 
 
 @routes.add(
     "POST",
     "/v1/queues/{queue}/schedules/{name}/run",
     Permission.OPERATE,
-    summary="Enqueue a task of a schedule now",
-    description="Paused or not. One result, as enqueue has it.",
-    operation_id="run_schedule",
-    responses=answers(200, "What became of it.", "EnqueueResults"),
+    answer="What became of it.",
 )
-def run(
-    queue: QueueInPath,
-    name: NameInPath,
-    _body: EmptyBody = None,
-) -> Answered:
-    """Enqueue a task now."""
+def run_schedule(queue: QueueInPath, name: NameInPath, _body: EmptyBody = None) -> EnqueueResults:
+    """Enqueue a task of a schedule now.
+
+    Paused or not. One result, as enqueue has it.
+    """
     use = use_cases()
     result = use.schedules.run(queue_name(queue), unquote(name))
     return enqueued_answer([result], now=use.now(), max_retries=max_retries())

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from headrace import __version__
 from headrace.http.request import Reply, this_request
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Answered, Routes
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import instant, to_json
 from headrace.wire.service import Health
@@ -14,16 +14,9 @@ routes: Final = Routes("Service")
 _OPEN: Final[dict[str, Any]] = {"security": []}
 
 
-@routes.add(
-    "GET",
-    "/v1/health",
-    summary="Tell whether the service and its tables answer",
-    operation_id="health",
-    responses=answers(200, "All is well.", "Health"),
-    more=_OPEN,
-)
-def health() -> Answered:
-    """Answer when the table does."""
+@routes.add("GET", "/v1/health", answer="All is well.", more=_OPEN)
+def health() -> Health:
+    """Tell whether the service and its tables answer."""
     use = use_cases()
     use.queues.list(limit=1)
     return Health(status="ok", version=__version__, now=instant(use.now()))
@@ -32,13 +25,11 @@ def health() -> Answered:
 @routes.add(
     "GET",
     "/v1/openapi.json",
-    summary="This API as an OpenAPI document",
-    operation_id="openapi",
     responses={200: {"description": "The document.", "content": {"application/json": {}}}},
     more=_OPEN,
 )
-def document() -> Answered:
-    """Show the OpenAPI document."""
+def openapi() -> Answered:
+    """This API as an OpenAPI document."""
     # A cold start that handles tasks does without these modules: they take 90 ms to import.
     from headrace.http import app, openapi  # noqa: PLC0415
 
@@ -49,13 +40,11 @@ def document() -> Answered:
 @routes.add(
     "GET",
     "/v1/docs",
-    summary="This API as a page to read",
-    operation_id="docs",
     responses={200: {"description": "The page.", "content": {"text/html": {}}}},
     more=_OPEN,
 )
 def docs() -> Answered:
-    """Show the OpenAPI document as a page."""
+    """This API as a page to read."""
     from headrace.http import docs_page  # noqa: PLC0415  as above
 
     headers = {"Content-Security-Policy": docs_page.POLICY}

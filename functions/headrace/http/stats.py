@@ -17,7 +17,7 @@ from headrace.history.metrics import (
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
 from headrace.http.parameters import Flag, QueueInPath, queue_name
-from headrace.http.routing import Alias, Answered, Routes, answers
+from headrace.http.routing import Alias, Routes
 from headrace.ops.shared.group_limits import Blocking
 from headrace.runtime.wiring import use_cases
 from headrace.wire import queues as queue_wire
@@ -123,23 +123,15 @@ def _seconds(value: float | None) -> float | None:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}/stats",
-    Permission.READ,
-    summary="Show how a queue is doing",
-    description=(
-        "Counts, ages, rates, and how old they are: the service counts from the table's stream, a "
-        "few seconds behind. `exact=true` counts every entry of the index instead, which costs "
-        "reading it, and each dead task; of a queue with more than one call can count (10,000 dead "
-        "tasks), the figures are those of the "
-        "stream, and `as_of` says how old."
-    ),
-    operation_id="get_stats",
-    responses=answers(200, "The queue at a glance.", "Stats"),
-)
-def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
-    """Show how a queue is doing."""
+@routes.add("GET", "/v1/queues/{queue}/stats", Permission.READ, answer="The queue at a glance.")
+def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
+    """Show how a queue is doing.
+
+    Counts, ages, rates, and how old they are: the service counts from the table's stream, a few
+    seconds behind. `exact=true` counts every entry of the index instead, which costs reading
+    it, and each dead task; of a queue with more than one call can count (10,000 dead tasks),
+    the figures are those of the stream, and `as_of` says how old.
+    """
     stats = use_cases().stats.of(queue_name(queue), exact=exact == "true")
     return stats_answer(stats)
 
@@ -148,17 +140,13 @@ def glance(queue: QueueInPath, exact: Flag = "false") -> Answered:
     "GET",
     "/v1/queues/{queue}/metrics",
     Permission.READ,
-    summary="Show what happened in a queue, step by step",
-    description=(
-        "From the minute of `from` up to `to`, the last hour by default. "
-        f"{limits.METRIC_DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in "
-        "number. "
-        "Days that the service no longer has come from the lake, once they are rolled up."
-    ),
-    operation_id="get_metrics",
-    responses=answers(200, "The series.", "Metrics"),
+    answer="The series.",
+    description="From the minute of `from` up to `to`, the last hour by default. "
+    f"{limits.METRIC_DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in "
+    "number. "
+    "Days that the service no longer has come from the lake, once they are rolled up.",
 )
-def series(
+def get_metrics(
     queue: QueueInPath,
     since: Annotated[
         Instant | None, Alias("from"), Field(description="Left out: an hour before the end.")
@@ -176,8 +164,8 @@ def series(
             },
         ),
     ] = STEP_SECONDS,
-) -> Answered:
-    """Show what happened in a queue."""
+) -> queue_wire.Metrics:
+    """Show what happened in a queue, step by step."""
     metrics = use_cases().stats.metrics(
         queue_name(queue), since=since, until=until, step_seconds=step_seconds
     )

@@ -40,7 +40,7 @@ from headrace.http.parameters import (
 from headrace.http.permissions import principal
 from headrace.http.report_bodies import REPORT, ReportsBody
 from headrace.http.request import Reply, this_request
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Answered, Routes
 from headrace.http.task_answers import (
     cancelled_answer,
     count_answer,
@@ -66,7 +66,15 @@ from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
 from headrace.runtime.function import client_gone, time_to_wait
 from headrace.runtime.wiring import use_cases
-from headrace.wire.tasks import DeletedTask
+from headrace.wire.tasks import (
+    CancelledTask,
+    Count,
+    DeletedTask,
+    EnqueueResults,
+    Explained,
+    ReportResults,
+    Tasks,
+)
 
 routes: Final = Routes("Tasks")
 POLL_AFTER: Final = "X-Poll-After"
@@ -94,17 +102,15 @@ _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway 
     "POST",
     "/v1/queues/{queue}/tasks",
     Permission.ENQUEUE,
+    answer="One result for each entry.",
     examples=ENQUEUE,
-    summary="Enqueue tasks",
-    description=(
-        "Each entry on its own; one result for each, in their order. An id that exists, in "
-        "whatever queue, is EXISTING, and changes nothing."
-    ),
-    operation_id="enqueue",
-    responses=answers(200, "One result for each entry.", "EnqueueResults"),
 )
-def enqueue(queue: QueueInPath, body: EnqueueBody) -> Answered:
-    """Enqueue tasks."""
+def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
+    """Enqueue tasks.
+
+    Each entry on its own; one result for each, in their order. An id that exists, in whatever
+    queue, is EXISTING, and changes nothing.
+    """
     use, by = use_cases(), principal()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
     shown = [result.as_seen_by(by) for result in results]
@@ -115,23 +121,18 @@ def enqueue(queue: QueueInPath, body: EnqueueBody) -> Answered:
     "POST",
     "/v1/queues/{queue}/dequeue",
     Permission.WORK,
+    answer="The tasks, each with its lease.",
+    schema="Dequeued",
     examples=DEQUEUE,
-    summary="Lease tasks that are due",
-    description=(
-        "An empty answer is a success. Ask again after `poll_after_seconds`. "
-        "A wait ends with 401 when its key is revoked meanwhile. "
-        "Sent again under the same `Idempotency-Key`, it gives the tasks that it leased before, "
-        "as far as they are still under their lease, and leases no others. "
-        "409 `lease_lost`: the `lease_id` is of a lease that has ended."
-    ),
-    operation_id="dequeue",
-    responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
 )
-def dequeue(
-    queue: QueueInPath,
-    body: DequeueBody | None = None,
-) -> Answered:
-    """Lease tasks."""
+def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> Answered:
+    """Lease tasks that are due.
+
+    An empty answer is a success. Ask again after `poll_after_seconds`. A wait ends with 401
+    when its key is revoked meanwhile. Sent again under the same `Idempotency-Key`, it gives the
+    tasks that it leased before, as far as they are still under their lease, and leases no
+    others. 409 `lease_lost`: the `lease_id` is of a lease that has ended.
+    """
     return _leased(queue_name(queue), body or DequeueBody())
 
 
@@ -139,20 +140,17 @@ def dequeue(
     "POST",
     "/v1/dequeue",
     Permission.WORK,
+    answer="The tasks, each with its lease.",
+    schema="Dequeued",
     examples=DEQUEUE_MANY,
-    summary="Lease tasks that are due in several queues",
-    description=(
-        "As of one queue, in one call; each task says its `queue`, and reports go to that. "
-        "`poll_after_seconds` is the least of theirs. Where a queue is missing, or not for the "
-        "key, nothing is leased."
-    ),
-    operation_id="dequeue_many",
-    responses=answers(200, "The tasks, each with its lease.", "Dequeued"),
 )
-def dequeue_many(
-    body: DequeueManyBody,
-) -> Answered:
-    """Lease tasks of several queues."""
+def dequeue_many(body: DequeueManyBody) -> Answered:
+    """Lease tasks that are due in several queues.
+
+    As of one queue, in one call; each task says its `queue`, and reports go to that.
+    `poll_after_seconds` is the least of theirs. Where a queue is missing, or not for the key,
+    nothing is leased.
+    """
     return _leased(body.queues, body, order=body.order)
 
 
@@ -184,41 +182,31 @@ def _leased(
     "POST",
     "/v1/queues/{queue}/reports",
     Permission.WORK,
+    answer="One result for each report.",
     examples=REPORT,
-    summary="Report on leased tasks",
-    description=(
-        "Each report on its own; one result for each, in their order. Safe to repeat; a report "
-        "that differs from the one that settled its lease is STALE_LEASE."
-    ),
-    operation_id="report",
-    responses=answers(200, "One result for each report.", "ReportResults"),
 )
-def report(queue: QueueInPath, body: ReportsBody) -> Answered:
-    """Report on tasks."""
+def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
+    """Report on leased tasks.
+
+    Each report on its own; one result for each, in their order. Safe to repeat; a report that
+    differs from the one that settled its lease is STALE_LEASE.
+    """
     use = use_cases()
     reports = [entry.report() for entry in body.reports]
     results = use.reports.report(queue_name(queue), reports)
     return reported_answer(reports, results, use.now())
 
 
-@routes.add(
-    "GET",
-    "/v1/tasks/{id}",
-    Permission.READ,
-    summary="Show a task",
-    description=(
-        "With `wait_seconds` the answer comes when the task has ended, SUCCEEDED or DEAD, or when "
-        "that time is over, and then with the task as it stands. Moves and retries are no end. "
-        "404 at once where there is no such task, and as soon as it is gone. A wait ends with 401 "
-        "when its key is revoked meanwhile. Each look takes half a read unit for 4 KiB. "
-        "`X-Poll-After` in the answer is after how many seconds to ask again instead: on AWS "
-        "waiting costs more than that."
-    ),
-    operation_id="get_task",
-    responses=answers(200, "The task.", "ShownTask"),
-)
-def show(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0) -> Answered:
-    """Show a task."""
+@routes.add("GET", "/v1/tasks/{id}", Permission.READ, answer="The task.", schema="ShownTask")
+def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0) -> Answered:
+    """Show a task.
+
+    With `wait_seconds` the answer comes when the task has ended, SUCCEEDED or DEAD, or when
+    that time is over, and then with the task as it stands. Moves and retries are no end. 404 at
+    once where there is no such task, and as soon as it is gone. A wait ends with 401 when its
+    key is revoked meanwhile. Each look takes half a read unit for 4 KiB. `X-Poll-After` in the
+    answer is after how many seconds to ask again instead: on AWS waiting costs more than that.
+    """
     wanted, use = shows_payload(payload, by_default=True), use_cases()
     task = _ended_task(id, wait_seconds) if wait_seconds else own_task(id)
     task = use.texts.shown(task, payload=wanted)
@@ -246,39 +234,25 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
     )
 
 
-@routes.add(
-    "GET",
-    "/v1/tasks/{id}/explain",
-    Permission.READ,
-    summary="Tell why a task is not running",
-    description="No reason at all: it goes to the next worker that asks.",
-    operation_id="explain_task",
-    responses=answers(200, "Every reason.", "Explained"),
-)
-def explain(id: TaskInPath) -> Answered:
-    """Tell why a task is not running."""
+@routes.add("GET", "/v1/tasks/{id}/explain", Permission.READ, answer="Every reason.")
+def explain_task(id: TaskInPath) -> Explained:
+    """Tell why a task is not running.
+
+    No reason at all: it goes to the next worker that asks.
+    """
     return explained_answer(use_cases().explain.reasons(own_task(id)))
 
 
 @routes.add(
-    "POST",
-    "/v1/tasks/{id}/cancel",
-    Permission.CANCEL,
-    examples=CANCEL_TASK,
-    summary="Cancel a task",
-    description=(
-        "It ends, waiting or in flight: DEAD, `cancelled`. Whoever works on it hears of it with "
-        "the next heartbeat. Safe to repeat. 409 `finished`: it has ended otherwise. "
-        "The audit keeps the `reason`. Takes a key that may enqueue into its queue."
-    ),
-    operation_id="cancel_task",
-    responses=answers(200, "The task.", "CancelledTask"),
+    "POST", "/v1/tasks/{id}/cancel", Permission.CANCEL, answer="The task.", examples=CANCEL_TASK
 )
-def cancel(
-    id: TaskInPath,
-    body: ReasonBody | None = None,
-) -> Answered:
-    """Cancel a task."""
+def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask:
+    """Cancel a task.
+
+    It ends, waiting or in flight: DEAD, `cancelled`. Whoever works on it hears of it with the
+    next heartbeat. Safe to repeat. 409 `finished`: it has ended otherwise. The audit keeps the
+    `reason`. Takes a key that may enqueue into its queue.
+    """
     use, why = use_cases(), (body and body.reason) or ""
     done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
     done = replace(done, task=use.texts.shown(done.task))
@@ -289,14 +263,11 @@ def cancel(
     "DELETE",
     "/v1/tasks/{id}",
     Permission.OPERATE,
-    summary="Delete a task",
-    operation_id="delete_task",
-    responses={
-        **answers(204, "The task is gone."),
-        **answers(200, "It can be brought back: `undo_in_seconds` was given.", "DeletedTask"),
-    },
+    answer="It can be brought back: `undo_in_seconds` was given.",
+    schema="DeletedTask",
+    also={204: "The task is gone."},
 )
-def delete(
+def delete_task(
     id: TaskInPath,
     if_not_inflight: Flag = "false",
     undo_in_seconds: UndoSeconds = 0,
@@ -316,19 +287,7 @@ def delete(
     return DeletedTask(undo=undoable_answer(undo))
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}/tasks",
-    Permission.LIST,
-    summary="List tasks",
-    description=(
-        "State after state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), by time within each: "
-        "due, end of the lease as first granted, finish. A page may be short or empty and still "
-        "have a cursor."
-    ),
-    operation_id="list_tasks",
-    responses=answers(200, "A page of tasks.", "TaskPage"),
-)
+@routes.add("GET", "/v1/queues/{queue}/tasks", Permission.LIST, answer="A page of tasks.")
 def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,
     state: StateFilter = None,
@@ -345,8 +304,12 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     limit: Limit = 50,
     cursor: Cursor = None,
     payload: PayloadFlag = None,
-) -> Answered:
-    """List tasks."""
+) -> Tasks:
+    """List tasks.
+
+    State after state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), by time within each: due, end of
+    the lease as first granted, finish. A page may be short or empty and still have a cursor.
+    """
     use = use_cases()
     wanted, name = shows_payload(payload, by_default=False), queue_name(queue)
     where = task_filter(
@@ -367,19 +330,8 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     return tasks_answer(page, now=use.now(), max_retries=max_retries(), payload=wanted)
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}/count",
-    Permission.READ,
-    summary="Count tasks",
-    description=(
-        "Those that a list with the same filter would show. Where they are too many for one call, "
-        "the answer is `partial`: each step counts its own, and the caller adds them up."
-    ),
-    operation_id="count_tasks",
-    responses=answers(200, "How many there are.", "TaskCount"),
-)
-def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
+@routes.add("GET", "/v1/queues/{queue}/count", Permission.READ, answer="How many there are.")
+def count_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,
     state: StateFilter = None,
     tags: TagFilter = None,
@@ -392,8 +344,12 @@ def count(  # noqa: PLR0913, PLR0917  they are the request's parameters
     group_key: GroupFilter = None,
     query: QueryFilter = None,
     cursor: Cursor = None,
-) -> Answered:
-    """Count tasks."""
+) -> Count:
+    """Count tasks.
+
+    Those that a list with the same filter would show. Where they are too many for one call, the
+    answer is `partial`: each step counts its own, and the caller adds them up.
+    """
     name = queue_name(queue)
     where = task_filter(
         *(state, tags, worker, scheduled_after, scheduled_before),

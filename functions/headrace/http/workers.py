@@ -15,7 +15,7 @@ from headrace.http.fields import Examples, Instant, Name, RequestBody, TaskId, T
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Answered, Routes, answers
+from headrace.http.routing import Routes
 from headrace.ops.operators.list_queries import WORKERS
 from headrace.runtime.wiring import use_cases
 from headrace.wire import service as service_wire
@@ -117,24 +117,18 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
     "PUT",
     "/v1/workers/{name}",
     Permission.WORK,
+    answer="What the worker is asked to do.",
     examples=PUT_WORKER,
-    summary="Give a sign of life",
-    description=(
-        "A worker says every 30 seconds what it is doing, and is told what it is asked to do. "
-        "Names are one space for all queues. A worker counts as gone after 5 minutes of silence, "
-        "or after a heartbeat with `stopped`. "
-        "A command holds for the process that it was given to: a worker of another `started_at` "
-        "is not asked anything yet. 403 also where a worker of this name is alive on queues that "
-        "the key is not for. One write unit for each KiB."
-    ),
-    operation_id="put_worker",
-    responses=answers(200, "What the worker is asked to do.", "Commanded"),
 )
-def put(
-    name: NameInPath,
-    body: SignBody,
-) -> Answered:
-    """Note a worker heartbeat."""
+def put_worker(name: NameInPath, body: SignBody) -> service_wire.Commanded:
+    """Give a sign of life.
+
+    A worker says every 30 seconds what it is doing, and is told what it is asked to do. Names
+    are one space for all queues. A worker counts as gone after 5 minutes of silence, or after a
+    heartbeat with `stopped`. A command holds for the process that it was given to: a worker of
+    another `started_at` is not asked anything yet. 403 also where a worker of this name is
+    alive on queues that the key is not for. One write unit for each KiB.
+    """
     use = use_cases()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
     command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
@@ -142,19 +136,16 @@ def put(
 
 
 @routes.add(
-    "GET",
-    "/v1/workers",
-    Permission.LIST,
-    summary="List workers that are alive, by name",
-    description=(
-        "Those with a queue that the key is for. Of their other queues nothing is shown, and "
-        "`running` only where there are none." + keys_of(WORKERS)
-    ),
-    operation_id="list_workers",
-    responses=answers(200, "A page of workers.", "WorkerPage"),
+    "GET", "/v1/workers", Permission.LIST, answer="A page of workers.", description=keys_of(WORKERS)
 )
-def list_workers(query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None) -> Answered:
-    """List workers."""
+def list_workers(
+    query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None
+) -> service_wire.Workers:
+    """List workers that are alive, by name.
+
+    Those with a queue that the key is for. Of their other queues nothing is shown, and
+    `running` only where there are none.
+    """
     where = asked(WORKERS, query)
     page = use_cases().workers.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [worker_answer(one) for one in page.shown]
@@ -168,37 +159,19 @@ _ASKED: Final = (
 
 
 @routes.add(
-    "POST",
-    "/v1/workers/{name}/quiet",
-    Permission.OPERATE,
-    summary="Ask a worker to take no more tasks",
-    description=_ASKED,
-    operation_id="quiet_worker",
-    responses=answers(200, "The worker.", "Worker"),
+    "POST", "/v1/workers/{name}/quiet", Permission.OPERATE, answer="The worker.", description=_ASKED
 )
-def quiet(
-    name: NameInPath,
-    _body: EmptyBody = None,
-) -> Answered:
-    """Ask for no more tasks to be taken."""
+def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
+    """Ask a worker to take no more tasks."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
     return worker_answer(worker)
 
 
 @routes.add(
-    "POST",
-    "/v1/workers/{name}/stop",
-    Permission.OPERATE,
-    summary="Ask a worker to finish what it has and end",
-    description=_ASKED,
-    operation_id="stop_worker",
-    responses=answers(200, "The worker.", "Worker"),
+    "POST", "/v1/workers/{name}/stop", Permission.OPERATE, answer="The worker.", description=_ASKED
 )
-def stop(
-    name: NameInPath,
-    _body: EmptyBody = None,
-) -> Answered:
-    """Ask for an end."""
+def stop_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
+    """Ask a worker to finish what it has and end."""
     worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)
     return worker_answer(worker)
 

@@ -73,21 +73,15 @@ def as_tag(text: str) -> str:
     "/v2/notify",
     Permission.ENQUEUE,
     queue=QUEUE,
-    summary="Take an NGSI notification",
-    description=(
-        f"As QuantumLeap does: any JSON object is put into the queue `{QUEUE}` exactly as it came "
-        "and answered at once. FIWARE headers become tags of the same name. `Fiware-ServicePath` "
-        f"is one path of up to {SERVICE_PATH_BYTES} bytes, or up to {SERVICE_PATHS} with commas "
-        f"between; the tag has its first {TAG_VALUE_BYTES} bytes, and of a longer one the payload "
-        f"has the whole as its last member, `{SERVICE_PATH}`."
-    ),
-    operation_id="notify",
     responses={
         200: {
             "description": "It is in the queue.",
             "content": {"text/plain": {"schema": {"type": "string"}}},
         }
     },
+    description=f"`Fiware-ServicePath` is one path of up to {SERVICE_PATH_BYTES} bytes, or up to "
+    f"{SERVICE_PATHS} with commas between; the tag has its first {TAG_VALUE_BYTES} bytes, and of "
+    f"a longer one the payload has the whole as its last member, `{SERVICE_PATH}`.",
     more={
         "requestBody": {
             "required": True,
@@ -104,7 +98,11 @@ def notify(
     correlator: Annotated[TagValue | None, Header("fiware-correlator")] = None,
     time_index: Annotated[TagValue | None, Header("fiware-timeindex-attribute")] = None,
 ) -> Answered:
-    """Put a notification into its queue."""
+    """Take an NGSI notification.
+
+    As QuantumLeap does: any JSON object is put into the queue `ngsi.notify` exactly as it came
+    and answered at once. FIWARE headers become tags of the same name.
+    """
     sent = {
         "fiware-service": service,
         SERVICE_PATH: as_tag(servicepath or ""),

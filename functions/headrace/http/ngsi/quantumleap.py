@@ -24,7 +24,7 @@ from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
 from headrace.http.parameters import Cursor, max_retries, task_filter
 from headrace.http.rawjson import member_text
 from headrace.http.request import JSON, Reply, this_request
-from headrace.http.routing import Alias, Answered, Header, Responses, Routes, answers
+from headrace.http.routing import Alias, Answered, Header, Routes
 from headrace.runtime.wiring import use_cases
 from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
@@ -44,7 +44,7 @@ _ServicePath: TypeAlias = Annotated[ServicePath | None, Header(SERVICE_PATH)]
 _Correlator: TypeAlias = Annotated[TagValue | None, Header("fiware-correlator")]
 
 _WHICH: Final = (
-    f" Of the queue `{QUEUE}`: what has moved on to another queue is not shown. A FIWARE header "
+    f"Of the queue `{QUEUE}`: what has moved on to another queue is not shown. A FIWARE header "
     "means the notifications that came with exactly that value; one that is not sent, or empty, "
     "filters nothing, `fiware-servicepath` included."
 )
@@ -56,7 +56,7 @@ _LINK: Final = {
 }
 
 
-def _array_of(schema: dict[str, Any], description: str) -> Responses:
+def _array_of(schema: dict[str, Any], description: str) -> dict[int, Any]:
     content = {JSON: {"schema": {"type": "array", "items": schema}}}
     return {200: {"description": description, "headers": _LINK, "content": content}}
 
@@ -138,13 +138,8 @@ def _error(error: TaskError) -> str:
     Permission.LIST,
     Permission.DETAILS,
     queue=QUEUE,
-    summary="List notifications, as QuantumLeap does",
-    description=(
-        "State after state, by time within each. An array is cut short where it would be over "
-        "4 MiB or take too long; then the header `Link` leads on." + _WHICH
-    ),
-    operation_id="list_notifications",
     responses=_array_of({"$ref": "#/components/schemas/Notification"}, "The notifications."),
+    description=_WHICH,
 )
 def list_notifications(
     status: _Status = None,
@@ -153,7 +148,11 @@ def list_notifications(
     correlator: _Correlator = None,
     cursor: Cursor = None,
 ) -> Answered:
-    """List notifications."""
+    """List notifications, as QuantumLeap does.
+
+    State after state, by time within each. An array is cut short where it would be over 4 MiB
+    or take too long; then the header `Link` leads on.
+    """
     where = _where(status, service, servicepath, correlator)
     return _array(where, status, cursor, notification, payload=True)
 
@@ -163,12 +162,10 @@ def list_notifications(
     f"{_PATH}/summary",
     Permission.LIST,
     queue=QUEUE,
-    summary="List how it is with notifications, as QuantumLeap does",
-    description="As the list, without what came in." + _WHICH,
-    operation_id="summarize_notifications",
     responses=_array_of(
         {"$ref": "#/components/schemas/NotificationRuntime"}, "How it is with each."
     ),
+    description=_WHICH,
 )
 def summarize_notifications(
     status: _Status = None,
@@ -177,7 +174,10 @@ def summarize_notifications(
     correlator: _Correlator = None,
     cursor: Cursor = None,
 ) -> Answered:
-    """List the state of notifications."""
+    """List how it is with notifications, as QuantumLeap does.
+
+    As the list, without what came in.
+    """
     where = _where(status, service, servicepath, correlator)
     return _array(where, status, cursor, runtime, payload=False)
 
@@ -187,9 +187,6 @@ def summarize_notifications(
     f"{_PATH}/count",
     Permission.READ,
     queue=QUEUE,
-    summary="Count notifications, as QuantumLeap does",
-    description="Those that the list would show, as one number." + _WHICH,
-    operation_id="count_notifications",
     responses={
         200: {
             "description": "How many there are.",
@@ -202,6 +199,7 @@ def summarize_notifications(
             "content": {JSON: {"schema": {"type": "integer", "minimum": 0}}},
         }
     },
+    description=_WHICH,
 )
 def count_notifications(
     status: _Status = None,
@@ -209,7 +207,10 @@ def count_notifications(
     servicepath: _ServicePath = None,
     correlator: _Correlator = None,
 ) -> Answered:
-    """Count notifications."""
+    """Count notifications, as QuantumLeap does.
+
+    Those that the list would show, as one number.
+    """
     where = _where(status, service, servicepath, correlator)
     counted = use_cases().inspect.count(QUEUE, where)
     exact = {"X-Count-Exact": "false" if counted.partial else "true"}
@@ -221,26 +222,25 @@ def count_notifications(
     _PATH,
     Permission.OPERATE,
     queue=QUEUE,
-    summary="Delete notifications, as QuantumLeap does",
-    description=(
-        "Those that the list would show, running ones too; without `taskStatus` and headers, all. "
-        "A 503 says that there may be more than one call could delete: send it again." + _WHICH
-    ),
-    operation_id="delete_notifications",
-    responses=answers(204, "They are gone."),
+    status=204,
+    answer="They are gone.",
+    description=_WHICH,
 )
 def delete_notifications(
     status: _Status = None,
     service: _Service = None,
     servicepath: _ServicePath = None,
     correlator: _Correlator = None,
-) -> Answered:
-    """Delete notifications."""
+) -> None:
+    """Delete notifications, as QuantumLeap does.
+
+    Those that the list would show, running ones too; without `taskStatus` and headers, all. A
+    503 says that there may be more than one call could delete: send it again.
+    """
     where = _where(status, service, servicepath, correlator)
     done = use_cases().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
     if done.cursor is not None:
         raise Unavailable(f"{done.changed} are deleted, there may be more: send the request again")
-    return Reply(None, 204)
 
 
 def _where(

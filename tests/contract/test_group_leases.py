@@ -9,6 +9,7 @@ from headrace.domain.lease import GroupState, lapse
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome
+from headrace.ops.shared.leases import find_group
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import held, opened, settle
@@ -94,7 +95,7 @@ def test_a_group_that_lapsed_is_never_extended_and_its_tasks_failed_an_attempt(
     for task in world.use.inspect.list(queue).tasks:
         (error,) = task.errors
         assert (error.kind, error.worker, task.attempts) == (ErrorKind.LEASE_EXPIRED, "gone:9", 1)
-    stored = world.store.group(group)
+    stored = find_group(world.store, group)
     assert stored is not None
     assert stored.state is GroupState.LAPSED
     for wrong in (world.use.leases.extend, world.use.leases.close):
@@ -108,13 +109,13 @@ def test_an_extension_before_the_mark_wins_and_after_it_revives_nothing(world: W
     group = opened(world)
     world.take(queue, lease_id=group)
     world.clock.forward(59)
-    seen = world.store.group(group)
+    seen = find_group(world.store, group)
     assert seen is not None
     world.use.leases.extend(group)
     world.clock.forward(2)
 
     # The service has read the group before the extension, and marks it by what it read.
-    assert world.store.change_group(lapse(seen, now=world.clock())) is None
+    assert not world.store.patch(lapse(seen, now=world.clock())).made
     assert world.use.reaping.run().retried == 0
 
     world.clock.forward(60)

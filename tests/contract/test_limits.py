@@ -165,7 +165,7 @@ def test_a_rate_that_is_changed_while_tokens_are_drawn_holds_at_once(world: Worl
         world.use.queues.replace(queue, slower)
         world.take(queue)
 
-    drawing = hooked(world, before_draw=changed)
+    drawing = hooked(world, before_patch=changed)
     taken = drawing.take(queue, 10)
     world.clock.forward(60)
     assert len(taken) <= 8

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.lease import lapse
+from headrace.ops.shared.leases import find_group
 from headrace.spark import register
 from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import store
@@ -108,9 +109,9 @@ def test_a_lease_that_lapsed_before_its_batch_ended_is_counted_though_no_heartbe
     succeed(filled, read(stream, start, end))
     filled.fill("in", 10, start=30)
     tables = store(filled.connection)
-    group = tables.group(end["group"])
+    group = find_group(tables, end["group"])
     assert group
-    tables.change_group(lapse(group, now=datetime.now(UTC)))
+    tables.patch(lapse(group, now=datetime.now(UTC)))
 
     later = stream.latestOffset(end)
 

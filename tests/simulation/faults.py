@@ -16,7 +16,7 @@ METHODS = tuple(
 )
 READS = frozenset(
     {"read", "spent", "ids", "entries", "count", "key_lock", "key_locks", "record", "records"}
-    | {"matches", "pools", "bucket", "line", "lines", "delivered_turn", "group"}
+    | {"matches", "item", "items_by_key", "items_of_kind"}
 )
 MAY_BE_STALE = ("entries", "count")
 """Reads of the index; ``records`` and ``read`` may be stale where they are asked so."""

@@ -22,6 +22,7 @@ from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.operate import BulkAction
+from headrace.domain.patch import Patch, Patched
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_answers import TargetAnswer
@@ -528,12 +529,13 @@ class Staged(SqliteStore):
                 act()
         return super().commit(changes, **how)
 
-    def take_places(self, *take: Any) -> Any:
-        places = super().take_places(*take)
-        act, self.after_place = self.after_place, None
-        if act is not None:
-            act()
-        return places
+    def patch(self, patch: Patch, **how: Any) -> Patched:
+        patched = super().patch(patch, **how)
+        if "tail" in patch.put:
+            act, self.after_place = self.after_place, None
+            if act is not None:
+                act()
+        return patched
 
 
 class Group:

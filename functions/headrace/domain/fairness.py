@@ -17,9 +17,32 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from headrace.domain.instants import EPOCH, MICROSECOND, micros_of
 from headrace.domain.limits import EXPIRES_SECONDS
+from headrace.domain.patch import (
+    EXPIRES,
+    Copy,
+    Fields,
+    Patch,
+    Value,
+    When,
+    number,
+    seconds_of,
+    text,
+)
+
+DELIVERED: Final = "turn"
+"""The kind of the control items with the highest turn delivered, each named by its queue."""
+
+TURN: Final = "turn"
+"""The field of a line that says how far its turns are taken, and of ``DELIVERED``."""
+
+_TAIL: Final = "tail"  # of the line of a strict group: the last task that has taken a place,
+_BEFORE: Final = "prev"  # the last task before that,
+_SEQ: Final = "seq"  # and the place of the tail
+_PARTS: Final = 16  # partitions for the lines of a queue
 
 STEP: Final = 10_000
 """How far apart the turns of a group of weight 1 are."""
@@ -76,31 +99,42 @@ class GroupSettings:
 class TurnTaking:
     """Turns for the next tasks of a group: ``length`` further than the line ``name`` has come.
 
-    Or further than ``delivered``, if the line has not come so far.  ``ahead`` is a guess that it
-    has: a wrong one costs a write.  ``expires_at`` is when the line may be forgotten, None: never.
+    Or further than ``delivered``, if the line has not come that far.  ``expires_at`` is when the
+    store may remove the line, None: never.  In a strict queue ``count`` tasks take places too, and
+    ``last`` begins with the id of the last of them.
     """
 
+    queue: str
     name: str
     length: int
     delivered: int
-    ahead: bool
     expires_at: datetime | None = None
+    count: int = 0
+    last: str | None = None
 
-    def end(self, line: int | None) -> int:
-        """Return how far a line comes that has come as far as *line*."""
-        return max(self.delivered, line or 0) + self.length
+    def patch(self, line: Fields) -> Patch | None:
+        """Return the write that takes the turns, for a line that probably has the fields *line*.
 
-
-@dataclass(frozen=True, slots=True)
-class PlaceTaking(TurnTaking):
-    """Turns for the next ``count`` tasks of a strict group, and their places in its line.
-
-    ``last`` begins with the id of the last of them.  Made again while that is the line's tail, it
-    gives the same once more.
-    """
-
-    count: int = 1
-    last: str = ""
+        None if an earlier try has taken them, and its answer was lost.  DynamoDB cannot take the
+        larger of two numbers in one write, so a wrong guess of *line* is refused.
+        """
+        put: dict[str, Value | Copy | None] = {
+            EXPIRES: None if self.expires_at is None else seconds_of(self.expires_at)
+        }
+        add: dict[str, int | frozenset[str]] = {}
+        if number(line, TURN) > self.delivered:
+            when = [When(TURN, ">", self.delivered)]
+            add[TURN] = self.length
+        else:
+            when = [When(TURN, "<=", self.delivered, or_missing=True)]
+            put[TURN] = self.delivered + self.length
+        if self.last is not None:
+            if text(line, _TAIL) == self.last:
+                return None
+            when.append(When(_TAIL, "<>", self.last, or_missing=True))
+            put |= {_BEFORE: Copy(_TAIL, default=NOBODY), _TAIL: self.last}
+            add[_SEQ] = self.count
+        return Patch(*line_item(self.queue, self.name), tuple(when), put=put, add=add)
 
 
 class Places(NamedTuple):
@@ -109,6 +143,18 @@ class Places(NamedTuple):
     end: int
     seq: int
     before: str
+
+    @classmethod
+    def of(cls, line: Fields) -> "Places":
+        """Return the places that were taken last in the line with these fields."""
+        return cls(number(line, TURN), number(line, _SEQ), text(line, _BEFORE))
+
+
+def delivering(queue: str, turn: int, *, expires_at: datetime) -> Patch:
+    """Return the write that turns are delivered up to *turn*, unless a higher turn is stored."""
+    when = (When(TURN, "<", turn, or_missing=True),)
+    put = {TURN: turn, EXPIRES: seconds_of(expires_at)}
+    return Patch(DELIVERED, queue, when, put=put)
 
 
 class Turn(NamedTuple):
@@ -129,6 +175,14 @@ NOBODY: Final = "-"
 def line_name(group_key: str | None) -> str:
     """Return the name under which the line of a group is kept."""
     return "-" if group_key is None else f"={group_key}"
+
+
+def line_item(queue: str, name: str) -> tuple[str, str]:
+    """Return the key of the control item of a line.
+
+    The lines of a queue are in several partitions, because a partition takes only so many writes.
+    """
+    return f"line:{queue}:{crc32(name.encode()) % _PARTS}", name
 
 
 def instant_of_turn(turn: int) -> datetime:

@@ -8,20 +8,38 @@ Each delivery under a group has a lease of its own, the group's id and a mark of
 that a slot, a repeated write or a late report of one delivery is never taken for another's.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from headrace.domain.ids import group_key, leases_of, new_group_id
+from headrace.domain.instants import MICROSECOND, instant_of, micros_of
 from headrace.domain.limits import KEEPALIVE_SECONDS
+from headrace.domain.patch import (
+    EXPIRES,
+    Copy,
+    Fields,
+    Patch,
+    Puts,
+    When,
+    expiry_of,
+    members,
+    number,
+    seconds_of,
+    text,
+)
 from headrace.domain.retry import Seconds
 
 GRACE: Final = timedelta(days=1)
 """How long a group that has ended is kept: the index may show its tasks for a while."""
 
 _OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, if nobody extends it
+
+LEASE_GROUPS: Final = "lease"
+"""The kind of the control items that are groups."""
+
+_END: Final = "expires_at"
 
 
 class GroupState(StrEnum):
@@ -61,10 +79,36 @@ class LeaseGroup:
         own = group_id or new_group_id(name, now)
         return cls(own, name, length, end, end, now + _OPEN_FOR + GRACE)
 
-    @property
-    def key(self) -> str:
-        """Where the group is kept."""
-        return group_key(self.id)
+    @classmethod
+    def of(cls, fields: Fields) -> "LeaseGroup":
+        """Return the group in the *fields* of its control item."""
+        kept_until = expiry_of(fields)
+        assert kept_until is not None  # noqa: S101  every write sets it
+        return cls(
+            text(fields, "id"),
+            text(fields, "name") or None,
+            number(fields, "keepalive") * MICROSECOND,
+            instant_of(number(fields, "granted_until")),
+            instant_of(number(fields, _END)),
+            kept_until,
+            GroupState(text(fields, "state")),
+            members(fields, "queues"),
+            members(fields, "cancelled"),
+        )
+
+    def fields(self) -> Puts:
+        """Return the fields of the group's control item."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "keepalive": self.keepalive // MICROSECOND,
+            "granted_until": micros_of(self.granted_until),
+            _END: micros_of(self.expires_at),
+            EXPIRES: seconds_of(self.kept_until),
+            "state": self.state.value,
+            "queues": self.queues or None,
+            "cancelled": self.cancelled or None,
+        }
 
     def holds(self, now: datetime) -> bool:
         """Tell whether the group is open and not past its end."""
@@ -79,69 +123,58 @@ class LeaseGroup:
         return leases_of(self.id) + token
 
 
-@dataclass(frozen=True, slots=True)
-class GroupChange:
-    """One conditional write of a group that is open.
-
-    Made if its end is after ``after`` and is ``ends_at``, as far as they are given.  The end
-    becomes ``renewed_at`` plus the group's own keepalive, if that is given; the fields of ``put``
-    are written, ``queue`` is added to its queues, and the task ``cancelled`` to those.
-    """
-
-    id: str
-    after: datetime | None = None
-    ends_at: datetime | None = None
-    renewed_at: datetime | None = None
-    put: Mapping[str, Any] = field(default_factory=dict)
-    queue: str | None = None
-    cancelled: str | None = None
-
-    def allowed(self, group: LeaseGroup | None) -> bool:
-        """Tell whether the stored *group* (None: there is none) lets this change happen."""
-        return (
-            group is not None
-            and group.id == self.id
-            and group.state is GroupState.OPEN
-            and (self.after is None or group.expires_at > self.after)
-            and (self.ends_at is None or group.expires_at == self.ends_at)
-        )
-
-    def apply(self, group: LeaseGroup) -> LeaseGroup:
-        """Return *group* as changed."""
-        changed = replace(group, **self.put)
-        if self.renewed_at is not None:
-            changed = replace(changed, expires_at=self.renewed_at + group.keepalive)
-        if self.queue is not None:
-            changed = replace(changed, queues=group.queues | {self.queue})
-        if self.cancelled is not None:
-            changed = replace(changed, cancelled=group.cancelled | {self.cancelled})
-        return changed
+def group_item(group_id: str) -> tuple[str, str]:
+    """Return the key of the control item in which a group is stored."""
+    return LEASE_GROUPS, group_key(group_id)
 
 
-def extend(group_id: str, *, now: datetime) -> GroupChange:
-    """Plan the same length again, counted from *now*; not for a group that is past its end."""
-    kept = {"kept_until": now + _OPEN_FOR + GRACE}
-    return GroupChange(group_id, after=now, renewed_at=now, put=kept)
+def opening(group: LeaseGroup, *, now: datetime) -> Patch:
+    """Return the write of a new group, if no group that is kept at *now* has its key."""
+    when = (When(EXPIRES, "<=", seconds_of(now), or_missing=True),)
+    return Patch(*group_item(group.id), when, put=group.fields(), mode="replace")
 
 
-def learn(group_id: str, queue: str, *, now: datetime) -> GroupChange:
-    """Plan to note that a group is used with *queue*, before it is."""
-    return GroupChange(group_id, after=now, queue=queue)
+def extend(group_id: str, *, now: datetime) -> Patch:
+    """Return the write of another keepalive, counted from *now*, of a group not past its end."""
+    put: Puts = {
+        _END: Copy("keepalive", plus=micros_of(now)),
+        EXPIRES: _kept_after(now + _OPEN_FOR),
+    }
+    return Patch(*group_item(group_id), (*_open(group_id), _ends_after(now)), put=put)
 
 
-def note_cancelled(group_id: str, task_id: str) -> GroupChange:
-    """Plan to let the holder of a group know that a task under it was cancelled."""
-    return GroupChange(group_id, cancelled=task_id)
+def learn(group_id: str, queue: str, *, now: datetime) -> Patch:
+    """Return the write that notes that a group is used with *queue*; it precedes the use."""
+    when = (*_open(group_id), _ends_after(now))
+    return Patch(*group_item(group_id), when, add={"queues": frozenset([queue])})
 
 
-def lapse(group: LeaseGroup, *, now: datetime) -> GroupChange:
-    """Plan the end of a group past its end, unless that was put off since it was read."""
-    put = {"state": GroupState.LAPSED, "kept_until": now + GRACE}
-    return GroupChange(group.id, ends_at=group.expires_at, put=put)
+def note_cancelled(group_id: str, task_id: str) -> Patch:
+    """Return the write that tells the holder of a group that a task under it was cancelled."""
+    return Patch(*group_item(group_id), _open(group_id), add={"cancelled": frozenset([task_id])})
 
 
-def close(group: LeaseGroup, *, now: datetime) -> GroupChange:
-    """Plan the end of a group at the wish of its holder."""
-    end = min(now, group.expires_at)
-    put = {"state": GroupState.CLOSED, "expires_at": end, "kept_until": now + GRACE}
-    return GroupChange(group.id, put=put)
+def lapse(group: LeaseGroup, *, now: datetime) -> Patch:
+    """Return the write that marks a group past its end as lapsed, unless it was extended since."""
+    same_end = When(_END, "=", micros_of(group.expires_at))
+    put: Puts = {"state": GroupState.LAPSED.value, EXPIRES: _kept_after(now)}
+    return Patch(*group_item(group.id), (*_open(group.id), same_end), put=put)
+
+
+def close(group: LeaseGroup, *, now: datetime) -> Patch:
+    """Return the write by which its holder ends a group."""
+    end = micros_of(min(now, group.expires_at))
+    put: Puts = {"state": GroupState.CLOSED.value, _END: end, EXPIRES: _kept_after(now)}
+    return Patch(*group_item(group.id), _open(group.id), put=put)
+
+
+def _open(group_id: str) -> tuple[When, ...]:
+    return When("id", "=", group_id), When("state", "=", GroupState.OPEN.value)
+
+
+def _ends_after(now: datetime) -> When:
+    return When(_END, ">", micros_of(now))
+
+
+def _kept_after(end: datetime) -> int:
+    return seconds_of(end + GRACE)

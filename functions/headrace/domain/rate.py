@@ -15,9 +15,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.instants import MICROSECOND, micros_of
+from headrace.domain.instants import MICROSECOND, instant_of, micros_of
+from headrace.domain.patch import Copy, Fields, Patch, Puts, When, number, text
 from headrace.domain.queue import IntervalUnit, RateLimiting
 
+BUCKETS: Final = "bucket"
+"""The kind of the control items that are buckets, each with the name of its queue."""
+
+_GIVEN, _RATE, _SINCE = "given", "rate", "since"
 _UNIT_SECONDS: Final = {
     IntervalUnit.SECONDS: 1,
     IntervalUnit.MINUTES: 60,
@@ -54,6 +59,11 @@ class Rate:
         """How long a token takes to come."""
         return self.interval / self.max_tokens
 
+    @property
+    def text(self) -> str:
+        """The rate as stored."""
+        return f"{self.max_tokens}/{self.unit}"
+
     def at(self, moment: datetime) -> int:
         """Return where *moment* is on the line."""
         return micros_of(moment) * self.max_tokens
@@ -73,6 +83,21 @@ class Bucket:
     given: int
     rate: Rate
     since: datetime
+
+    @classmethod
+    def of(cls, fields: Fields | None) -> "Bucket | None":
+        """Return the bucket in the *fields* of its control item, or None if there is none."""
+        if not fields or _GIVEN not in fields:
+            return None
+        tokens, unit = map(int, text(fields, _RATE).split("/"))
+        since = instant_of(number(fields, _SINCE))
+        return cls(number(fields, _GIVEN), Rate(tokens, unit * MICROSECOND), since)
+
+    def replacing(self, queue: str, expects: "Bucket") -> Patch:
+        """Return the write of this bucket in place of *expects*."""
+        when = (When(_GIVEN, "=", expects.given), When(_RATE, "=", expects.rate.text))
+        put: Puts = {_GIVEN: self.given, _RATE: self.rate.text, _SINCE: micros_of(self.since)}
+        return Patch(BUCKETS, queue, when, put=put, mode="replace")
 
     def room(self, now: datetime, *, after: timedelta = timedelta()) -> int:
         """Return how many tokens may be drawn at *now*, of those that begin *after* it or later."""
@@ -94,7 +119,7 @@ class Bucket:
 class Draw:
     """One conditional write: *length* of a line is given away, at *after* or behind it.
 
-    Made if the bucket is of this rate, or there is none, and what is given away ends at *until*
+    Made if the bucket has this rate, or there is no bucket, and what is given away ends at *until*
     or before.
     """
 
@@ -104,18 +129,33 @@ class Draw:
     after: int
     until: int
 
-    def allowed(self, bucket: Bucket | None) -> bool:
-        """Tell whether the stored *bucket* (None: there is none) lets this happen."""
-        return (bucket is None or bucket.rate == self.rate) and self._end(bucket) <= self.until
+    def patch(self, queue: str, seen: Bucket) -> Patch:
+        """Return the write for a bucket that is probably as *seen*.
 
-    def apply(self, bucket: Bucket | None) -> Bucket:
-        """Return the stored *bucket* as changed."""
-        since = self.since if bucket is None else bucket.since
-        return Bucket(self._end(bucket), self.rate, since)
-
-    def _end(self, bucket: Bucket | None) -> int:
-        begin = self.after if bucket is None else max(bucket.given, self.after)
-        return begin + self.length
+        If the bucket has given away more than *after*, the store itself adds to it, so that draws
+        of other processes do not refuse this draw.
+        """
+        if seen.given >= self.after:
+            return Patch(
+                BUCKETS,
+                queue,
+                (
+                    When(_RATE, "=", self.rate.text),
+                    When(_GIVEN, ">", self.after - 1),
+                    When(_GIVEN, "<=", self.until - self.length),
+                ),
+                add={_GIVEN: self.length},
+            )
+        put: Puts = {
+            _GIVEN: self.after + self.length,
+            _RATE: self.rate.text,
+            _SINCE: Copy(_SINCE, default=micros_of(self.since)),
+        }
+        when = (
+            When(_RATE, "=", self.rate.text, or_missing=True),
+            When(_GIVEN, "<", self.after, or_missing=True),
+        )
+        return Patch(BUCKETS, queue, when, put=put)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,32 @@ whoever finds it may have its slot.  Nobody gives a slot back, so none can leak;
 died before the delivery is completed by whoever finds its task still waiting.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Final
 
+from headrace.domain.fairness import TURN, line_item
 from headrace.domain.instants import EPOCH, MICROSECOND, micros_of
+from headrace.domain.patch import (
+    EXPIRES,
+    Copy,
+    Fields,
+    Patch,
+    Value,
+    When,
+    expiry_of,
+    members,
+    number,
+    seconds_of,
+    text,
+)
 from headrace.domain.task import State, Task
 
+_HELD: Final = "held"
+_SLOT: Final = re.compile("s[0-9]+")
 POOL: Final = 16
 """Places in a pool: as many reservations as fit one write unit."""
 
@@ -107,6 +124,28 @@ def pools(limit: int) -> int:
     return -(-limit // POOL)
 
 
+def pool_item(queue: str, pool: int) -> tuple[str, str]:
+    """Return the key of the control item of a pool; names of pools sort by number."""
+    return f"slots:{queue}", f"{pool:05}"
+
+
+def reservations_in(fields: Fields | None) -> frozenset[str]:
+    """Return the reservations in the *fields* of a pool's control item."""
+    return members(fields or {}, _HELD)
+
+
+def reserving(queue: str, pool: int, texts: Collection[str], *, room: int) -> Patch:
+    """Return the write of reservations into a pool, if it then has at most *room* of them."""
+    most = room - len(texts)
+    when = (When(_HELD, "size <=", most, or_missing=most >= 0),)
+    return Patch(*pool_item(queue, pool), when, add={_HELD: frozenset(texts)})
+
+
+def freeing(queue: str, pool: int, texts: Collection[str]) -> Patch:
+    """Return the write that takes reservations out of a pool, as far as they are in it."""
+    return Patch(*pool_item(queue, pool), discard={_HELD: frozenset(texts)})
+
+
 def places(limit: int, pool: int) -> int:
     """Return how many of *limit* places are in *pool*."""
     return max(0, min(POOL, limit - pool * POOL))
@@ -149,26 +188,37 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """The record of a group: how far its turns are taken, and its slots by number.
+    """The line of a group: how far its turns are taken, and its slots by number.
 
-    ``expires_at`` is when it may be forgotten, None: never.
+    ``expires_at`` is when the store may remove it, None: never.
     """
 
     turn: int = 0
     slots: Mapping[int, str] = field(default_factory=dict)
     expires_at: datetime | None = None
 
+    @classmethod
+    def of(cls, fields: Fields) -> "GroupLine":
+        """Return the line in the *fields* of its control item."""
+        slots = {int(name[1:]): text(fields, name) for name in fields if _SLOT.fullmatch(name)}
+        return cls(number(fields, TURN), slots, expiry_of(fields))
 
-@dataclass(frozen=True, slots=True)
-class SlotTaking:
-    """``stay`` for the slot ``number`` of the line ``name``, if that names ``expects`` still.
 
-    ``expects`` None: it was never used.  ``expires_at`` is when the line may be forgotten from
-    then on; None leaves that as it is.
+def slot_taking(
+    queue: str,
+    name: str,
+    slot: int,
+    stay: str,
+    expects: str | None,
+    expires_at: datetime | None = None,
+) -> Patch:
+    """Return the write of *stay* into a slot of the line *name*, if the slot contains *expects*.
+
+    *expects* None: the slot was never used.  *expires_at* is when the store may remove the line
+    from then on; None leaves that as it is.  A group that has no line yet gets a line.
     """
-
-    name: str
-    number: int
-    stay: str
-    expects: str | None = None
-    expires_at: datetime | None = None
+    field_name = f"s{slot}"
+    put: dict[str, Value | Copy | None] = {field_name: stay}
+    if expires_at is not None:
+        put[EXPIRES] = seconds_of(expires_at)
+    return Patch(*line_item(queue, name), (When(field_name, "=", expects),), put=put)

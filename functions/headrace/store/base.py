@@ -1,22 +1,33 @@
-"""What a store promises.  ``tests/contract`` is this protocol in executable form.
+"""What a store promises.  ``tests/contract`` is this protocol in executable form."""
 
-Long, because it is a list of promises: nothing is decided here.
-"""
-
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.copies import quick
-from headrace.domain.fairness import Places, PlaceTaking, TurnTaking
+from headrace.domain.ids import new_request_token
 from headrace.domain.indexing import Match
-from headrace.domain.lease import GroupChange, LeaseGroup
-from headrace.domain.rate import Bucket, Draw
-from headrace.domain.slots import GroupLine, SlotTaking
+from headrace.domain.patch import (
+    EXPIRES,
+    ControlItem,
+    Fields,
+    Patch,
+    Patched,
+    Value,
+    When,
+    expiry_of,
+    number,
+    seconds_of,
+    text,
+)
 from headrace.domain.task import Place, State, Task
+from headrace.store.keys import BODY, KEY_LOCK, NOTE, VERSION, WRITTEN_BY
+
+_LAST_CHARACTER: Final = "\U0010ffff"
 
 
 @quick
@@ -107,6 +118,39 @@ class Record:
     version: int = 1
     expires_at: datetime | None = None
     note: str | None = None
+
+
+def record_patch(record: Record, replaces: int | None) -> Patch:
+    """Return the write of *record* in place of version *replaces* (None: of no record)."""
+    token = new_request_token()  # a repeat after a lost answer recognizes its own write by it
+    put = {WRITTEN_BY: token, **_record_fields(record)}
+    when = (When(VERSION, "=", replaces),)
+    return Patch(record.kind, record.name, when, put=put, mode="replace")
+
+
+def _record_fields(record: Record) -> dict[str, Value | None]:
+    until = record.expires_at
+    return {
+        BODY: json.dumps(record.body, ensure_ascii=False),
+        VERSION: record.version,
+        EXPIRES: None if until is None else seconds_of(until),
+    }
+
+
+def record_of(item: ControlItem) -> Record:
+    """Return the record in *item*."""
+    fields = item.fields
+    body, note = json.loads(text(fields, BODY)), text(fields, NOTE) if NOTE in fields else None
+    version, until = number(fields, VERSION), expiry_of(fields)
+    return Record(item.kind, item.name, body, version, until, note)
+
+
+def lock_patch(lock: KeyLock) -> Patch:
+    """Return the write of a key lock."""
+    when = (When(KEY_LOCK, "=", lock.expects),)
+    if lock.value is None:
+        return Patch(lock.kind, lock.name, when, mode="delete")
+    return Patch(lock.kind, lock.name, when, put={KEY_LOCK: lock.value}, mode="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,17 +296,64 @@ class Store(Protocol):
         counted too.
         """
 
+    def item(self, kind: str, name: str, *, consistent: bool = True) -> Fields | None:
+        """Return the fields of a control item, or None if there is none.
+
+        Not *consistent*, it costs half, and what was written a moment ago may be missing.
+        """
+
+    def items_by_key(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Fields]:
+        """Return the control items that exist by (kind, name), as last written."""
+
+    def items_of_kind(
+        self,
+        kind: str,
+        *,
+        first: str = "",
+        last: str = "",
+        after: str = "",
+        limit: int | None = None,
+        consistent: bool = True,
+    ) -> tuple[Sequence[ControlItem], bool]:
+        """Return up to *limit* control items of a kind by name, and whether there are more.
+
+        Their names are from *first* to *last*, both included, and behind *after*; *last* empty is
+        no bound.  *consistent* is as in ``item``.
+        """
+
+    def patch(self, patch: Patch, *, lazy: bool = False) -> Patched:
+        """Make *patch* in one write if its conditions hold.
+
+        A patch counts as made if the item already is as the patch would leave it.  *lazy*: every
+        reader sees the write immediately, but a power failure may undo it, as long as no later
+        write is on the disk.
+        """
+
+    def patch_all(self, patches: Sequence[Patch], *, tasks: Sequence[Change] = ()) -> bool:
+        """Make all of *patches* in one transaction, or none; return whether they were made.
+
+        *tasks* are new tasks, inserted in the same transaction.  It costs twice the units.
+        """
+
+    # -- key locks and records: control items of one form, written by patches ---------------------
+
     def key_lock(self, kind: str, name: str) -> str | None:
         """Return a key lock as last written."""
+        return text(self.item(kind, name) or {}, KEY_LOCK) or None
 
     def key_locks(self, kind: str) -> dict[str, str]:
         """Return all key locks of a kind by name, as last written."""
+        items, _ = self.items_of_kind(kind)
+        return {item.name: text(item.fields, KEY_LOCK) for item in items}
 
     def set_key_lock(self, lock: KeyLock) -> bool:
-        """Write or remove one key lock by itself, if it is what it expects; tell whether it was."""
+        """Write or remove one key lock without a task; return whether it was as expected."""
+        return self.patch(lock_patch(lock)).made
 
     def record(self, kind: str, name: str) -> Record | None:
-        """Return a control record as last written."""
+        """Return a record as last written."""
+        fields = self.item(kind, name)
+        return None if fields is None else record_of(ControlItem(kind, name, fields))
 
     def records(
         self,
@@ -275,34 +366,45 @@ class Store(Protocol):
     ) -> tuple[Sequence[Record], bool]:
         """Return up to *limit* records by name, and whether there are more.
 
-        Their names start with *prefix* and come behind *after*.  Not *consistent*, it costs half,
-        and what was written a moment ago may be missing.
+        Their names start with *prefix* and come behind *after*.  *consistent* is as in ``item``.
         """
+        last = prefix and prefix + _LAST_CHARACTER
+        items, more = self.items_of_kind(
+            kind, first=prefix, last=last, after=after, limit=limit, consistent=consistent
+        )
+        return tuple(map(record_of, items)), more
 
     def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:
-        """Write *record* if the stored version is *replaces*; tell whether it was.
+        """Write *record* if the stored version is *replaces*; return whether it was.
 
-        *replaces* None: there is none yet.  *lazy*: everybody sees it at once, but should the
-        machine lose its power it need not outlast that, as long as no later write does.
+        *replaces* None: there is no record yet.  *lazy* is as in ``patch``.
         """
+        return self.patch(record_patch(record, replaces), lazy=lazy).made
 
     def put_records(
         self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
     ) -> bool:
-        """Write records, each as put_record() does, all of them or none; tell whether they were.
-
-        With them *tasks* are inserted, new ones that need nothing else: all of that or none.  It
-        costs twice the units.
-        """
+        """Write records, each as put_record() does, all of them or none, as patch_all() does."""
+        return self.patch_all([record_patch(*write) for write in writes], tasks=tasks)
 
     def renew_record(self, record: Record) -> Record:
-        """Write *record*, whatever was there; a note on it stays.  Return it with that note."""
+        """Write *record* whatever its stored version is, and return it with the note on it."""
+        patch = Patch(record.kind, record.name, put=_record_fields(record))
+        fields = self.patch(patch).fields or {}
+        return record_of(ControlItem(record.kind, record.name, fields))
 
     def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
-        """Leave *note* on a record that is there, instead of *expects*; tell whether it was."""
+        """Leave *note* on an existing record in place of *expects*; return whether it was made."""
+        when = (When(VERSION, "<>", None), When(NOTE, "=", expects))
+        return self.patch(Patch(kind, name, when, put={NOTE: note})).made
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
-        """Remove a record, if it has *version* where that is given; tell whether it was there."""
+        """Remove a record, if it has *version* where that is given; return whether it existed."""
+        when = () if version is None else (When(VERSION, "=", version),)
+        dropped = self.patch(Patch(kind, name, when, mode="delete"))
+        return dropped.made and dropped.fields is not None
+
+    # -- the index of values -----------------------------------------------------------------------
 
     def note_matches(self, there: Collection[Match], gone: Collection[Match]) -> None:
         """Put *there* into the index of values, and take *gone* out; no task is in both.
@@ -321,84 +423,6 @@ class Store(Protocol):
 
     def drop_matches(self, queue: str, field: str, *, limit: int) -> bool:
         """Take up to *limit* entries out whose terms begin with *field*; tell whether more are."""
-
-    def reserve(
-        self, queue: str, pool: int, texts: Collection[str], *, room: int
-    ) -> tuple[frozenset[str], bool]:
-        """Put *texts* into a pool of a queue, if no more than *room* are in it then.
-
-        Returns what is in it then, and whether they are.
-        """
-
-    def free(self, queue: str, pool: int, texts: Collection[str]) -> frozenset[str]:
-        """Take *texts* out of a pool, as far as they are in it; return what is in it then."""
-
-    def pools(self, queue: str, first: int, last: int) -> dict[int, frozenset[str]]:
-        """Return the content of the pools *first* to *last*, both included, without empty ones.
-
-        What was written a moment ago may be missing.
-        """
-
-    def drop_pools(self, queue: str) -> None:
-        """Remove all pools of a queue."""
-
-    def bucket(self, queue: str) -> Bucket | None:
-        """Return the rate limit of a queue; what was written a moment ago may be missing."""
-
-    def draw(self, queue: str, draw: Draw, *, seen: Bucket | None) -> tuple[Bucket | None, bool]:
-        """Make *draw*, if it is allowed; return the bucket then, and whether it was made.
-
-        *seen* is the bucket as last known, by which to guess.  Made again after a lost answer, it
-        is made twice: what the first one gave away nobody has.
-        """
-
-    def replace_bucket(self, queue: str, bucket: Bucket, *, expects: Bucket | None) -> bool:
-        """Write *bucket* instead of *expects*; tell whether it was."""
-
-    def drop_bucket(self, queue: str) -> None:
-        """Remove the bucket of a queue, if there is one."""
-
-    def take_turns(self, queue: str, take: TurnTaking) -> int:
-        """Move the line of a group on as *take* says, in one write; return how far it is then.
-
-        Made again after a lost answer, it is made twice: what the first one took nobody has.
-        """
-
-    def take_places(self, queue: str, take: PlaceTaking) -> Places:
-        """Move the line of a strict group on as *take* says, in one write; return what it took.
-
-        Made again while nobody else has taken places, it takes none, and returns the same.
-        """
-
-    def line(self, queue: str, name: str) -> int | None:
-        """Return how far the line of a group has come; None where there is no such line."""
-
-    def lines(self, queue: str, names: Collection[str]) -> Mapping[str, GroupLine]:
-        """Return the lines of these groups as last written, without those that there are not."""
-
-    def take_slot(self, queue: str, take: SlotTaking) -> bool:
-        """Make *take*, in one write, if it is allowed; tell whether the slot names its stay then.
-
-        Of a group that has no line yet one is begun.
-        """
-
-    def delivered_turn(self, queue: str) -> int:
-        """Return the highest number noted; what was written lately may be missing, 0: none."""
-
-    def note_delivered(self, queue: str, turn: int, *, expires_at: datetime) -> None:
-        """Note that turns are delivered as far as *turn*, unless a higher one is known."""
-
-    def open_group(self, group: LeaseGroup, *, now: datetime) -> bool:
-        """Keep a new group, if none that is still kept at *now* has its key; tell whether so."""
-
-    def group(self, group_id: str) -> LeaseGroup | None:
-        """Return a group as last written."""
-
-    def change_group(self, change: GroupChange) -> LeaseGroup | None:
-        """Make *change* if it is allowed, in one write; return the group then, else None.
-
-        Made again after a lost answer, an extension is allowed again; what ends a group is not.
-        """
 
 
 def every_record(store: Store, kind: str, *, prefix: str = "", page: int) -> Iterator[Record]:

@@ -21,7 +21,7 @@ from headrace.history.recorder import Recorded
 from headrace.ops.delivery.reaper import Reaped
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.scheduling.ticking import Ticked
-from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.leases import find_group, with_present_ends
 from headrace.runtime.wiring import Settings, UseCases, build
 from headrace.store.base import Lake
 from headrace.testing.conditions import Faults, ManualClock
@@ -350,7 +350,7 @@ class MemoryService:
         """Extend all other group leases in time, as often as it takes *until* then."""
         while True:
             used = {group_of(task.lease_id) for task in self.store.everything()} - {*lapsing, None}
-            groups = [self.store.group(str(group_id)) for group_id in used]
+            groups = [find_group(self.store, str(group_id)) for group_id in used]
             held = [group for group in groups if group and group.holds(self.clock.now)]
             soonest = min(held, key=lambda group: group.expires_at, default=None)
             if soonest is None or soonest.expires_at > until:

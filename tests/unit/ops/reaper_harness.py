@@ -132,7 +132,7 @@ class ReaperDeployment:
         at = group.granted_until
         lease = {"lease_id": group.new_lease("lse_1"), "lease_expires_at": at, **_LEASED}
         self.put(queue, State.INFLIGHT, number, 500_000, at, **lease)
-        self.store.change_group(learn(group.id, queue, now=self.at))
+        self.store.patch(learn(group.id, queue, now=self.at))
 
     def dead(self, queue: str, number: int) -> None:
         """Have *number* tasks of *queue* dead."""

@@ -18,9 +18,10 @@ from typing import Final
 from headrace.domain.change import Change, Entry
 from headrace.domain.fairness import LINE_KEPT, line_name
 from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine, ReservationStanding, SlotTaking, Stay
+from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_taking
 from headrace.domain.task import State, Task
 from headrace.ops.shared.lanes import with_due_times
+from headrace.ops.shared.lines import group_lines
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Done, Outcome, Store
 
@@ -89,7 +90,7 @@ class GroupLimits:
         for _ in range(_TRIES):
             if not wanted:
                 break
-            lines = self.store.lines(queue.name, wanted)
+            lines = group_lines(self.store, queue.name, wanted)
             tasks = self._holders(queue, lines, wanted)
             again: dict[str, list[Entry]] = {}
             for name, of_group in wanted.items():
@@ -130,7 +131,7 @@ class GroupLimits:
 
             return strict_order.blocking(self, queue, keys, besides=besides)
         names, own = {line_name(key): key for key in keys}, besides and besides.id
-        lines = self.store.lines(queue.name, names)
+        lines = group_lines(self.store, queue.name, names)
         stays = {
             name: [Stay.parse(stay) for stay in line.slots.values()] for name, line in lines.items()
         }
@@ -191,7 +192,7 @@ class GroupLimits:
         for slot, one in zip(free, fitting, strict=False):
             stay, expects = _stay_of(one), line.slots.get(slot)
             until = self.kept_until(queue, line, one)
-            if self.store.take_slot(queue.name, SlotTaking(name, slot, stay, expects, until)):
+            if self.store.patch(slot_taking(queue.name, name, slot, stay, expects, until)).made:
                 granted[one.task_id] = one
             else:
                 lost.append(one)

@@ -18,6 +18,7 @@ from headrace.domain.errors import Forbidden, InvalidRequest, LeaseLost, NotFoun
 from headrace.domain.ids import group_of, new_group_id
 from headrace.domain.lease import GroupState, LeaseGroup
 from headrace.domain.limits import LEASE_QUEUES
+from headrace.domain.patch import Patch
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
@@ -60,7 +61,7 @@ class Leases:
         group = LeaseGroup.opened(
             name, keepalive=keepalive, now=now, group_id=self.new_id(own_name, now)
         )
-        if not self.store.open_group(group, now=now):
+        if not self.store.patch(groups.opening(group, now=now)).made:
             message = f"name: a lease named {name} is open, or has ended within the last day"
             raise LeaseLost(message)
         return group
@@ -72,10 +73,10 @@ class Leases:
         not know of all queues that it was used with; for such a caller it is one read more.
         """
         if restricted():
-            _check_queues(self.store.group(group_id))
-        extended = self.store.change_group(groups.extend(group_id, now=self.now()))
+            _check_queues(find_group(self.store, group_id))
+        extended = change_group(self.store, groups.extend(group_id, now=self.now()))
         if extended is None:
-            raise _lost(self.store.group(group_id))
+            raise _lost(find_group(self.store, group_id))
         return extended
 
     def close(self, group_id: str, *, check: Callable[[LeaseGroup], None] = lambda _: None) -> None:
@@ -86,14 +87,14 @@ class Leases:
         Raises NotFound for an unknown group, and LeaseLost for one that has lapsed.
         """
         now = self.now()
-        group = self.store.group(group_id)
+        group = find_group(self.store, group_id)
         if group is None:
             raise NotFound("there is no such lease, or it ended long ago")
         check(group)
         if group.state is GroupState.OPEN:
             self.store.put_record(Record(_CLOSING, group.id, {}), replaces=None)
-            closed = self.store.change_group(groups.close(group, now=now))
-            group = closed or self.store.group(group_id)
+            closed = change_group(self.store, groups.close(group, now=now))
+            group = closed or find_group(self.store, group_id)
         if group is None or group.state is not GroupState.CLOSED:
             raise _lost(group)
         until = now + timedelta(seconds=self.patience)
@@ -108,7 +109,7 @@ class Leases:
         where the caller may not know of all queues that it was used with.
         """
         now = self.now()
-        group = self.store.group(group_id)
+        group = find_group(self.store, group_id)
         _check_queues(group)
         if group is None or not group.holds(now):
             raise _lost(group)
@@ -118,9 +119,9 @@ class Leases:
         for queue in queues:
             if queue in group.queues:
                 continue
-            noted = self.store.change_group(groups.learn(group_id, queue, now=now))
+            noted = change_group(self.store, groups.learn(group_id, queue, now=now))
             if noted is None:
-                raise _lost(self.store.group(group_id))
+                raise _lost(find_group(self.store, group_id))
             group = noted
         return group
 
@@ -132,7 +133,7 @@ class Leases:
         So one that is started again finds what was leased before; nothing for an unknown group.
         The index may lag: a task leased a moment ago may be missing.
         """
-        group = self.store.group(group_id)
+        group = find_group(self.store, group_id)
         if group is None:
             return
         for tasks in self._pages(group, Place(queue, State.INFLIGHT, shard), payload=payload):
@@ -146,7 +147,7 @@ class Leases:
     def finish_closing(self, group_id: str) -> Iterator[int]:
         """Give back what a closed group still holds; after each page yield how many tasks went."""
         now = self.now()
-        group = self.store.group(group_id)
+        group = find_group(self.store, group_id)
         if group is not None and group.holds(now):
             return  # who asked ended between noting it and closing, and may ask again
         if group is not None and group.state is GroupState.CLOSED:
@@ -197,6 +198,19 @@ class Leases:
                 return
 
 
+def find_group(store: Store, group_id: str) -> LeaseGroup | None:
+    """Return a group as last written, or None if there is none."""
+    fields = store.item(*groups.group_item(group_id))
+    group = LeaseGroup.of(fields) if fields else None
+    return group if group is not None and group.id == group_id else None
+
+
+def change_group(store: Store, patch: Patch) -> LeaseGroup | None:
+    """Make a patch of a group and return the group then, or None if the patch was refused."""
+    patched = store.patch(patch)
+    return LeaseGroup.of(patched.fields) if patched.made and patched.fields else None
+
+
 def note_cancelled(store: Store, task: Task) -> None:
     """Let the holder of the group that *task* was under know that it was cancelled.
 
@@ -204,7 +218,7 @@ def note_cancelled(store: Store, task: Task) -> None:
     """
     group_id = group_of(task.lease_id)
     if group_id is not None:
-        store.change_group(groups.note_cancelled(group_id, task.id))
+        store.patch(groups.note_cancelled(group_id, task.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +240,12 @@ class GroupStatuses:
         return self._known[group_id]
 
     def _judge(self, group_id: str) -> LeaseGroup | None:
-        group = self.store.group(group_id)
+        group = find_group(self.store, group_id)
         if group is None or not self._past(group):
             return group
-        lapsed = self.store.change_group(groups.lapse(group, now=self.now()))
+        lapsed = change_group(self.store, groups.lapse(group, now=self.now()))
         # Else its holder was quicker, or the answer was lost.
-        return lapsed or self.store.group(group_id)
+        return lapsed or find_group(self.store, group_id)
 
     def _past(self, group: LeaseGroup) -> bool:
         return group.state is GroupState.OPEN and group.expires_at <= self.now()
@@ -242,7 +256,7 @@ def with_present_ends(store: Store, tasks: Sequence[Task]) -> tuple[Task, ...]:
 
     @cache
     def find(group_id: str) -> LeaseGroup | None:
-        return store.group(group_id)
+        return find_group(store, group_id)
 
     shown = []
     for task in tasks:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
-from headrace.domain.rate import Bucket, Draw, Piece, Rate, Share
+from headrace.domain.rate import BUCKETS, Bucket, Draw, Piece, Rate, Share
 from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots
 from headrace.store.base import Store
@@ -121,12 +122,12 @@ class Tokens:
 
     def wait_seconds(self, queue: Queue) -> float:
         """Return in how many seconds there is a token; 0 when there is one."""
-        bucket, now = self.store.bucket(queue.name), self.now()
+        bucket, now = self._stored(queue.name), self.now()
         return 0.0 if bucket is None else _newer(bucket, queue, now).wait(now).total_seconds()
 
     def forget(self, queue: str) -> None:
         """Drop everything kept of the limit of a queue that is deleted."""
-        self.store.drop_bucket(queue)
+        self.store.patch(Patch(BUCKETS, queue, mode="delete"))
         with self._lock:
             self._here.pop(queue, None)
 
@@ -141,7 +142,8 @@ class Tokens:
             if not bucket.room(now):
                 break
             draw, count = _planned(queue, bucket, wanted, here.next_moment, now)
-            there, made = self.store.draw(queue.name, draw, seen=bucket)
+            patched = self.store.patch(draw.patch(queue.name, bucket))
+            there, made = Bucket.of(patched.fields), patched.made
             if there is None or there.rate != bucket.rate:
                 bucket = self._look(queue, here, now)
                 continue
@@ -159,15 +161,18 @@ class Tokens:
         """Return the bucket as it stands, under the newest settings."""
         bucket = Bucket(0, _rate(queue), queue.updated_at)
         for _ in range(_TRIES):
-            stored = self.store.bucket(queue.name)
+            stored = self._stored(queue.name)
             if stored is None:
                 break
             bucket = _newer(stored, queue, now)
-            if bucket == stored or self.store.replace_bucket(queue.name, bucket, expects=stored):
+            if bucket == stored or self.store.patch(bucket.replacing(queue.name, stored)).made:
                 break
         with self._lock:
             here.learn(bucket, now, sure=True)
         return bucket
+
+    def _stored(self, queue: str) -> Bucket | None:
+        return Bucket.of(self.store.item(BUCKETS, queue, consistent=False))
 
     def _returned(self, queue: str, here: _BucketView, piece: Piece) -> bool:
         """Give *piece* back, if it is worth it and nobody has drawn behind it."""
@@ -175,7 +180,7 @@ class Tokens:
         if bucket is None or bucket.rate.token < _RARE or bucket.given != piece.end:
             return False
         less = Bucket(piece.begin, bucket.rate, bucket.since)
-        if not self.store.replace_bucket(queue, less, expects=bucket):
+        if not self.store.patch(less.replacing(queue, bucket)).made:
             return False
         with self._lock:
             here.learn(less, here.seen_at or self.now(), sure=True)

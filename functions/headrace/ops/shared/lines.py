@@ -9,26 +9,32 @@ a little earlier.
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import (
+    DELIVERED,
     DELIVERED_KEPT,
     LINE_KEPT,
-    PlaceTaking,
+    TURN,
+    Places,
     Turn,
     TurnTaking,
+    delivering,
     instant_of_turn,
+    line_item,
     line_name,
     turn_of_instant,
 )
+from headrace.domain.patch import Fields, number
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
+from headrace.domain.slots import GroupLine
 from headrace.domain.strict import Spot
 from headrace.domain.task import State, Task
 from headrace.ops.shared.slots import remember
@@ -38,6 +44,7 @@ from headrace.store.call_scope import metered
 _LOOKED_AT_FOR: Final = timedelta(seconds=1)
 _LINES: Final = 20_000  # remembered
 _QUEUES: Final = 10_000
+_TRIES: Final = 6  # to take turns; a line stays ahead once it is, so that two tries suffice
 
 
 @dataclass(slots=True)
@@ -86,21 +93,18 @@ class Lines:
         now = self.now()
         ends = [end for end in (until, queue.expiry(now)) if end is not None]
         forget = max(ends, default=None) if queue.settings.expires_in_seconds else None
-        length, ahead = step * len(ids), known > delivered
+        length, count = step * len(ids), len(ids)
         expires_at = None if forget is None else forget + LINE_KEPT
-        places: Sequence[str | None] = [None] * len(ids)
+        taking = TurnTaking(queue.name, name, length, delivered, expires_at)
         if settings.strict:
-            wanted = PlaceTaking(
-                name, length, delivered, ahead, expires_at, count=len(ids), last=_tail(ids)
-            )
-            end, seq, tail = self.store.take_places(queue.name, wanted)
-            before, first = tail.partition(" ")[0], seq - len(ids)
+            taking = replace(taking, count=count, last=_tail(ids))
+        end, seq, tail = self._taken(taking, {TURN: known})
+        places: Sequence[str | None] = [None] * count
+        if settings.strict:
+            before, first = tail.partition(" ")[0], seq - count
             places = [
                 Spot(task_id, first + number).text for number, task_id in enumerate((before, *ids))
             ][:-1]
-        else:
-            taking = TurnTaking(name, length, delivered, ahead, expires_at)
-            end = self.store.take_turns(queue.name, taking)
         with self._lock:
             remember(self._lines, (queue.name, name), end, most=_LINES)
         begins = range(end - length, end, step)
@@ -108,6 +112,18 @@ class Lines:
             Turn(instant_of_turn(at), after, group_key)
             for at, after in zip(begins, places, strict=True)
         ]
+
+    def _taken(self, taking: TurnTaking, line: Fields) -> Places:
+        """Make *taking* in a line that probably has these fields; return where it ends."""
+        for _ in range(_TRIES):
+            patch = taking.patch(line)
+            if patch is None:
+                return Places.of(line)
+            patched = self.store.patch(patch)
+            line = patched.fields or {}
+            if patched.made:
+                return Places.of(line)
+        raise Unavailable("the line of a group keeps changing; try again")
 
     def take_once(self, queue: Queue, task_id: str, task: Task | None) -> Turn:
         """Return the turn in *queue* of a task that comes from elsewhere, read if it was not."""
@@ -122,7 +138,7 @@ class Lines:
         if not halts(queue) or task.queue != queue.name or task.state is not State.DEAD:
             return False
         own, name = Spot.of(task), line_name(task.group_key)
-        line = self.store.lines(queue.name, [name]).get(name)
+        line = group_lines(self.store, queue.name, [name]).get(name)
         slot = None if line is None else slot_of(line)
         return slot is None or slot.seq <= own.seq
 
@@ -153,7 +169,7 @@ class Lines:
             if here.looked_at is not None and now - here.looked_at < _LOOKED_AT_FOR:
                 return here.turn
         with metered():  # now and then for all who ask here: no caller's to pay
-            stored = self.store.delivered_turn(queue.name)
+            stored = number(self.store.item(DELIVERED, queue.name, consistent=False) or {}, TURN)
         with self._lock:
             here = self._delivered.get(queue.name) or _Delivered()
             here.turn, here.looked_at = max(here.turn, stored), now
@@ -183,7 +199,13 @@ class Lines:
             here.written, here.written_at = here.turn, now
             turn = here.turn
         with metered(), suppress(Unavailable):  # likewise; the next one writes it
-            self.store.note_delivered(queue.name, turn, expires_at=now + DELIVERED_KEPT)
+            self.store.patch(delivering(queue.name, turn, expires_at=now + DELIVERED_KEPT))
+
+
+def group_lines(store: Store, queue: str, names: Collection[str]) -> Mapping[str, GroupLine]:
+    """Return the lines of these groups as last written, without those that do not exist."""
+    found = store.items_by_key([line_item(queue, name) for name in names])
+    return {name: GroupLine.of(fields) for (_, name), fields in found.items()}
 
 
 def _tail(ids: Sequence[str]) -> str:

@@ -25,7 +25,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.ids import group_of
-from headrace.domain.lease import GroupChange, LeaseGroup
+from headrace.domain.lease import LEASE_GROUPS, LeaseGroup
+from headrace.domain.patch import Patch, Patched
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.group_limits import GroupLimits
 from headrace.ops.shared.slots import Slots, remember
@@ -257,12 +258,12 @@ class Observed:
             self._watch.written(changes, outcomes)
         return outcomes
 
-    def change_group(self, change: GroupChange) -> LeaseGroup | None:
-        """Make *change* as the store does."""
-        group = self._store.change_group(change)
-        if group is not None:
-            self._watch.extended(group)
-        return group
+    def patch(self, patch: Patch, *, lazy: bool = False) -> Patched:
+        """Make *patch* as the store does."""
+        patched = self._store.patch(patch, lazy=lazy)
+        if patch.kind == LEASE_GROUPS and patched.made and patched.fields:
+            self._watch.extended(LeaseGroup.of(patched.fields))
+        return patched
 
     @property
     def store(self) -> Store:

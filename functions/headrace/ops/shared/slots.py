@@ -21,8 +21,18 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance, new_request_token
 from headrace.domain.limits import INFLIGHT
+from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
-from headrace.domain.slots import Reservation, ReservationStanding, places, pools
+from headrace.domain.slots import (
+    Reservation,
+    ReservationStanding,
+    freeing,
+    places,
+    pool_item,
+    pools,
+    reservations_in,
+    reserving,
+)
 from headrace.domain.task import State, Task
 from headrace.store.base import Done, Outcome, Position, Store
 
@@ -133,7 +143,7 @@ class Slots:
         count = pools(here.limit)
         for first in range(0, count, _LOOKED_AT):
             window = range(first, min(first + _LOOKED_AT, count))
-            seen = self.store.pools(queue.name, window[0], window[-1])
+            seen = self._pools(queue, window[0], window[-1])
             if any(len(seen.get(pool, ())) < places(here.limit, pool) for pool in window):
                 return False
         return True
@@ -172,7 +182,9 @@ class Slots:
 
     def forget(self, queue: str) -> None:
         """Drop everything kept of the limit of a queue that is deleted."""
-        self.store.drop_pools(queue)
+        items, _ = self.store.items_of_kind(pool_item(queue, 0)[0], consistent=False)
+        for item in items:
+            self.store.patch(Patch(item.kind, item.name, mode="delete"))
         with self._lock:
             self._here.pop(queue, None)
             self._uncounted.pop(queue, None)
@@ -180,7 +192,7 @@ class Slots:
     def beyond(self, queue: Queue) -> "Beyond":
         """Count the tasks of *queue* that are in flight beyond the pools of its limit."""
         limit = _limit(queue)
-        held = self.store.pools(queue.name, 0, pools(limit) - 1) if limit else {}
+        held = self._pools(queue, 0, pools(limit) - 1) if limit else {}
         counted = {Reservation.parse(text, 0).task_id for texts in held.values() for text in texts}
         apart, flying = 0, 0
         for place in queue.places(State.INFLIGHT):
@@ -252,7 +264,10 @@ class Slots:
                 for entry in wanted[:count]
             }
             texts = [reservation.text for reservation in made.values()]
-            there, done = self.store.reserve(queue.name, pool, texts, room=places(here.limit, pool))
+            patch = reserving(queue.name, pool, texts, room=places(here.limit, pool))
+            patched = self.store.patch(patch)
+            there = reservations_in(patched.fields)
+            done = patched.made or there.issuperset(texts)  # or an earlier try's answer was lost
             with self._lock:
                 here.learn(pool, len(there))
             if done:
@@ -260,11 +275,17 @@ class Slots:
                 del wanted[:count]
             lost += not done
 
+    def _pools(self, queue: Queue, first: int, last: int) -> Mapping[int, frozenset[str]]:
+        """Return the reservations in the pools *first* to *last*, which may lag behind."""
+        (kind, begin), (_, end) = pool_item(queue.name, first), pool_item(queue.name, last)
+        items, _ = self.store.items_of_kind(kind, first=begin, last=end, consistent=False)
+        return {int(item.name): held for item in items if (held := reservations_in(item.fields))}
+
     def _look(self, queue: Queue, here: _Here) -> Mapping[int, frozenset[str]]:
         """Look at some pools, at others each time."""
         first = here.position if here.position < here.pools else 0
         window = range(first, min(first + _LOOKED_AT, here.pools))
-        seen = self.store.pools(queue.name, window[0], window[-1])
+        seen = self._pools(queue, window[0], window[-1])
         with self._lock:
             here.position = window[-1] + 1
             for pool in window:
@@ -316,7 +337,7 @@ class Slots:
 
     def _free(self, queue: str, pool: int, texts: Sequence[str]) -> None:
         try:
-            there = self.store.free(queue, pool, texts)
+            there = reservations_in(self.store.patch(freeing(queue, pool, texts)).fields)
         except Unavailable:
             return  # a later look finds them
         with self._lock:

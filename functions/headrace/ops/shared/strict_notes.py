@@ -13,9 +13,10 @@ from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.fairness import OnDead, Turn, line_name
 from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine, SlotTaking
+from headrace.domain.slots import GroupLine, slot_taking
 from headrace.domain.strict import NOTES, Note, Spot, in_runs
 from headrace.domain.task import State, Task
+from headrace.ops.shared.lines import group_lines
 from headrace.store.base import Store
 
 SLOT: Final = 0
@@ -99,7 +100,7 @@ def _by_line(tasks: Iterable[Task]) -> dict[str, list[Note]]:
 def _write(store: Store, queue: str, notes: Mapping[str, list[Note]], *, left: bool) -> None:
     """Write *notes*; those who have *left* need none themselves of who is before them."""
     for _ in range(_TRIES):
-        lines = store.lines(queue, notes)
+        lines = group_lines(store, queue, notes)
         notes = {
             name: lost
             for name, line in lines.items()
@@ -126,7 +127,7 @@ def _write_in(
             at = free.pop(0)
         else:
             return lost
-        if not store.take_slot(queue, SlotTaking(name, at, text, line.slots.get(at))):
+        if not store.patch(slot_taking(queue, name, at, text, line.slots.get(at))).made:
             lost.append(note)
     return lost
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Entry
 from headrace.domain.fairness import line_name
+from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine, SlotTaking
+from headrace.domain.slots import GroupLine, slot_taking
 from headrace.domain.strict import BELIEVED_AFTER, Note, PlaceProgress, Spot
 from headrace.domain.task import State, Task
+from headrace.ops.shared.lines import group_lines
 from headrace.ops.shared.strict_notes import SLOT, halts, notes_of, slot_of
 
 if TYPE_CHECKING:
@@ -63,13 +65,13 @@ class StrictOrder:
         for _ in range(_TRIES):
             if not wanted:
                 break
-            lines = self.limits.store.lines(self.queue.name, wanted)
+            lines = group_lines(self.limits.store, self.queue.name, wanted)
             seen = self._seen(lines, wanted.values())
             lost: dict[str, Entry] = {}
             for name, entry in wanted.items():
                 found = self._next(name, lines.get(name, GroupLine()), entry, seen)
-                if isinstance(found, SlotTaking):
-                    if self.limits.store.take_slot(self.queue.name, found):
+                if isinstance(found, Patch):
+                    if self.limits.store.patch(found).made:
                         granted.append(entry)
                     else:
                         lost[name] = entry
@@ -109,7 +111,7 @@ class StrictOrder:
 
     def _next(
         self, name: str, line: GroupLine, entry: Entry, seen: _KnownTasks
-    ) -> Entry | SlotTaking | None:
+    ) -> Entry | Patch | None:
         """Return what may be delivered in a group of which *entry* waits; None: nothing yet."""
         slot, task = slot_of(line), seen.tasks[entry.task_id]
         if slot is not None and seen.progress(slot) not in _OVER:
@@ -121,7 +123,7 @@ class StrictOrder:
             return None
         expects = line.slots.get(SLOT)
         until = self.limits.kept_until(self.queue, line, entry)
-        return SlotTaking(name, SLOT, Spot.of(task).text, expects, until)
+        return slot_taking(self.queue.name, name, SLOT, Spot.of(task).text, expects, until)
 
     def _follows(self, task: Task, line: GroupLine, seen: _KnownTasks) -> bool:
         """Tell whether all that came before *task* is done, with the slot of *line* over."""
@@ -183,7 +185,7 @@ def blocking(
     from headrace.ops.shared.group_limits import Blocking  # noqa: PLC0415  it imports this one
 
     names = {line_name(key): key for key in keys}
-    lines = limits.store.lines(queue.name, names)
+    lines = group_lines(limits.store, queue.name, names)
     notes = {
         name: sorted(notes_of(line).values(), key=lambda one: one.spot.seq)
         for name, line in lines.items()

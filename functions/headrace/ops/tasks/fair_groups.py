@@ -7,8 +7,9 @@ from typing import Final
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import NotFound
-from headrace.domain.fairness import line_name, shown_turn
+from headrace.domain.fairness import TURN, line_item, line_name, shown_turn
 from headrace.domain.filters import TaskFilter
+from headrace.domain.patch import number
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State
 from headrace.ops.shared.group_limits import Blocking, GroupLimits
@@ -78,14 +79,14 @@ class FairGroups:
         """
         source = self.queues.get(queue)
         groups = source.settings.groups
-        line = None if groups is None else self.store.line(queue, line_name(group_key))
-        if groups is None or line is None:
+        line = self.store.item(*line_item(queue, line_name(group_key))) if groups else None
+        if groups is None or line is None or TURN not in line:
             message = f"queue {queue} knows no group {group_key}"
             raise NotFound(message)
         return GroupStanding(
             group_key,
             groups.weight(group_key),
-            shown_turn(line),
+            shown_turn(number(line, TURN)),
             self._count(queue, group_key, State.ENQUEUED),
             self._count(queue, group_key, State.INFLIGHT),
             source.group_limit or None,

@@ -16,6 +16,7 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.limits import NAME_RE, pattern_fault
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
+from headrace.ops.shared.leases import find_group
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import GroupClaims, Lease, leases_in, settled
 from headrace.spark.sources.connect import StoreConnection, opened, store
@@ -98,7 +99,7 @@ class Ending:
         settles = self.settles
         if self.on_commit is not None:
             self._settle(self.on_commit, group_id)
-        group = store(self.connection).group(group_id)
+        group = find_group(store(self.connection), group_id)
         left = [
             (queue, some)
             for queue in sorted(group.queues if group else ())

@@ -23,7 +23,7 @@ from headrace.domain.instants import micros_of
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
-from headrace.ops.shared.leases import GroupStatuses, Leases
+from headrace.ops.shared.leases import GroupStatuses, Leases, find_group
 from headrace.runtime.wiring import UseCases
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import (
@@ -157,7 +157,7 @@ def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[b
 
 
 def _is_open(intake: Intake) -> bool:
-    group = store(intake.connection).group(intake.group)
+    group = find_group(store(intake.connection), intake.group)
     return group is not None and group.holds(opened(intake.connection).now())
 
 

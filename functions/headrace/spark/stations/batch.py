@@ -18,6 +18,7 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.ids import LeaseName, group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
+from headrace.ops.shared.leases import find_group
 from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.leasing import group_heartbeat, sweep
@@ -161,7 +162,7 @@ class BatchRunner:
         """Return the queues that the batch has leased from."""
         if self._station.queue is not None:
             return [self._station.queue]
-        group = store(self._connection).group(under.group_id)
+        group = find_group(store(self._connection), under.group_id)
         return sorted(group.queues) if group is not None else []
 
     def _leased(self, under: _Under, shares: Sequence[QueuePartition]) -> DataFrame:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.ids import is_group_id
 from headrace.ops.delivery.reports import WorkerError
+from headrace.ops.shared.leases import find_group
 from headrace.spark.session import SparkFiles
 from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import SCHEMA, leased, named
@@ -167,7 +168,7 @@ class ClaimLog:
         """Remove what drivers that died have left: the claims of groups that are over."""
         files = SparkFiles(self.spark)
         for name in files.names(self.folder):
-            group = store(connection).group(name) if is_group_id(name) else None
+            group = find_group(store(connection), name) if is_group_id(name) else None
             if is_group_id(name) and (group is None or not group.holds(now)):
                 files.remove(f"{self.folder}/{name}")
 

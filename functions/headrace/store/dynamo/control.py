@@ -1,60 +1,36 @@
-"""The control table: records, one partition a kind, by version; and writes of both tables."""
+"""The control table: every write of a control item is one patch."""
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 from headrace.domain.change import Change, KeyLock
-from headrace.domain.ids import new_request_token
+from headrace.domain.errors import Unavailable
+from headrace.domain.patch import ControlItem, Copy, Fields, Patch, Patched, When
+from headrace.domain.patch import Value as FieldValue
 from headrace.store import keys
-from headrace.store.base import Record
+from headrace.store.base import lock_patch
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
-from headrace.store.items import SECONDS, Item
+from headrace.store.items import Item, Value
 from headrace.store.services import AwsClient
 from headrace.store.statements import single_write
 
+_READ_BATCH: Final = 100  # items of one BatchGetItem
+_READ_TRIES: Final = 6
+_MISSING: Final = "attribute_not_exists({})"
+_RETURNED: Final = {"Put": "NONE", "Update": "ALL_NEW", "Delete": "ALL_OLD"}
+
 
 class ControlTable:
-    """Implements the records of ``headrace.store.base.Store``."""
+    """Implements the control items of ``headrace.store.base.Store``."""
 
-    def __init__(
-        self,
-        client: AwsClient,
-        table: str,
-        tasks: str,
-    ) -> None:
+    def __init__(self, client: AwsClient, table: str, tasks: str) -> None:
         self._client = client
         self._control = table
         self._tasks = tasks
 
-    def key_lock(self, kind: str, name: str) -> str | None:
-        item = self._item(kind, name)
-        return item[keys.KEY_LOCK]["S"] if item else None
-
-    def key_locks(self, kind: str) -> dict[str, str]:
-        found = self._items(
-            KeyConditionExpression="#pk = :kind",
-            ExpressionAttributeNames={"#pk": keys.PK},
-            ExpressionAttributeValues={":kind": {"S": kind}},
-            ConsistentRead=True,
-        )
-        return {item[keys.SK]["S"]: item[keys.KEY_LOCK]["S"] for item in found}
-
-    def set_key_lock(self, lock: KeyLock) -> bool:
-        ((operation, arguments),) = key_lock_write(lock, self._control).items()
-        write = self._client.put_item if operation == "Put" else self._client.delete_item
-        answer, stored = self._write(
-            write, **arguments, ReturnValuesOnConditionCheckFailure="ALL_OLD"
-        )
-        now = stored.get(keys.KEY_LOCK, {}).get("S")
-        return answer is not None or bool(now == lock.value)  # a repeat after a lost answer
-
-    def record(self, kind: str, name: str) -> Record | None:
-        item = self._item(kind, name)
-        return _record(item) if item else None
-
-    def _item(self, kind: str, name: str, *, consistent: bool = True) -> Item | None:
+    def item(self, kind: str, name: str, *, consistent: bool = True) -> Fields | None:
         with aws_errors():
             answer = self._client.get_item(
                 TableName=self._control,
@@ -63,84 +39,93 @@ class ControlTable:
                 ReturnConsumedCapacity="TOTAL",
             )
         charge_all(answer, write=False)
-        item: Item | None = answer.get("Item")
-        return item
+        return _fields(answer.get("Item"))
 
-    def _items(self, **query: object) -> Iterator[Item]:
-        """Yield what a query finds, page after page."""
-        while True:
+    def items_by_key(self, wanted: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Fields]:
+        names = list(dict.fromkeys(wanted))
+        found: dict[tuple[str, str], Fields] = {}
+        for start in range(0, len(names), _READ_BATCH):
+            for item in self._read_items(names[start : start + _READ_BATCH]):
+                found[item[keys.PK]["S"], item[keys.SK]["S"]] = _fields(item) or {}
+        return found
+
+    def _read_items(self, names: Sequence[tuple[str, str]]) -> Iterator[Item]:
+        request = {"Keys": [control_key(*name) for name in names], "ConsistentRead": True}
+        pending: dict[str, Any] = {self._control: request}
+        for _ in range(_READ_TRIES):
             with aws_errors():
-                answer = self._client.query(
-                    TableName=self._control, ReturnConsumedCapacity="TOTAL", **query
+                answer = self._client.batch_get_item(
+                    RequestItems=pending, ReturnConsumedCapacity="TOTAL"
                 )
             charge_all(answer, write=False)
-            yield from answer["Items"]
-            last = answer.get("LastEvaluatedKey")
-            if last is None:
+            yield from answer["Responses"].get(self._control, ())
+            pending = answer.get("UnprocessedKeys") or {}
+            if not pending:
                 return
-            query["ExclusiveStartKey"] = last
+        raise Unavailable("the table is throttled; not every control item could be read")
 
-    def _write(
-        self,
-        write: Callable[..., dict[str, Any]],
-        **arguments: object,
-    ) -> tuple[dict[str, Any] | None, Item]:
-        """Make one write; return its answer, or None and what stands there instead.
-
-        What stands there is empty unless the arguments request it.
-        """
-        with aws_errors():
-            try:
-                answer = write(
-                    **{"TableName": self._control, **arguments}, ReturnConsumedCapacity="TOTAL"
-                )
-            except self._client.exceptions.ConditionalCheckFailedException as error:
-                charge(write=1.0)
-                return None, error.response.get("Item") or {}
-        charge_all(answer, write=True)
-        return answer, {}
-
-    def records(
+    def items_of_kind(
         self,
         kind: str,
         *,
-        prefix: str = "",
+        first: str = "",
+        last: str = "",
         after: str = "",
-        limit: int,
+        limit: int | None = None,
         consistent: bool = True,
-    ) -> tuple[Sequence[Record], bool]:
-        condition, values = "#pk = :kind", {":kind": {"S": kind}}
-        names = {"#pk": keys.PK}
-        if prefix:
-            condition += " AND begins_with(#sk, :prefix)"
-            values[":prefix"] = {"S": prefix}
+    ) -> tuple[Sequence[ControlItem], bool]:
+        names, values = {"#pk": keys.PK}, {":kind": {"S": kind}}
+        condition = "#pk = :kind"
+        if last:
+            condition += " AND #sk BETWEEN :first AND :last"
             names["#sk"] = keys.SK
-        query = {
+            values |= {":first": {"S": first}, ":last": {"S": last}}
+        query: dict[str, Any] = {
             "TableName": self._control,
             "KeyConditionExpression": condition,
             "ExpressionAttributeNames": names,
             "ExpressionAttributeValues": values,
             "ConsistentRead": consistent,
-            "Limit": limit,
             "ReturnConsumedCapacity": "TOTAL",
         }
+        if limit is not None:
+            query["Limit"] = limit
         if after:
             query["ExclusiveStartKey"] = control_key(kind, after)
+        found: list[ControlItem] = []
+        while True:
+            with aws_errors():
+                answer = self._client.query(**query)
+            charge_all(answer, write=False)
+            found += [
+                ControlItem(kind, item[keys.SK]["S"], _fields(item) or {})
+                for item in answer["Items"]
+            ]
+            position = answer.get("LastEvaluatedKey")
+            if position is None or limit is not None:
+                return found, position is not None
+            query["ExclusiveStartKey"] = position
+
+    def patch(self, patch: Patch, *, lazy: bool = False) -> Patched:  # noqa: ARG002  every write lasts
+        ((operation, arguments),) = patch_write(patch, self._control).items()
+        write = getattr(self._client, f"{operation.lower()}_item")
         with aws_errors():
-            answer = self._client.query(**query)
-        charge_all(answer, write=False)
-        return tuple(_record(item) for item in answer["Items"]), "LastEvaluatedKey" in answer
+            try:
+                answer = write(
+                    **arguments,
+                    ReturnValues=_RETURNED[operation],
+                    ReturnConsumedCapacity="TOTAL",
+                )
+            except self._client.exceptions.ConditionalCheckFailedException as error:
+                charge(write=1.0)
+                found = _fields(error.response.get("Item"))
+                return Patched(patch.is_applied(found), found)
+        charge_all(answer, write=True)
+        fields = _fields(answer.get("Attributes"))
+        return Patched(made=True, fields=patch.new_fields() if patch.mode == "replace" else fields)
 
-    def put_record(self, record: Record, *, replaces: int | None, lazy: bool = False) -> bool:  # noqa: ARG002  every write lasts
-        token = new_request_token()  # by which a repeat after a lost answer knows its own write
-        answer, stored = self._write(self._client.put_item, **self._put(record, replaces, token))
-        return answer is not None or _written_by(stored, token)
-
-    def put_records(
-        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
-    ) -> bool:
-        token = new_request_token()
-        items = [{"Put": self._put(record, replaces, token)} for record, replaces in writes]
+    def patch_all(self, patches: Sequence[Patch], *, tasks: Sequence[Change] = ()) -> bool:
+        items = [patch_write(patch, self._control) for patch in patches]
         items += [_task_write(new, self._tasks) for new in tasks]
         with aws_errors():
             try:
@@ -150,133 +135,118 @@ class ControlTable:
             except self._client.exceptions.TransactionCanceledException as error:
                 charge(write=2.0 * len(items))
                 reasons = error.response["CancellationReasons"]
-                records = reasons[: len(writes)]
-                if all(_written_by(reason.get("Item") or {}, token) for reason in records):
+                if all(
+                    patch.is_applied(_fields(reason.get("Item")))
+                    for patch, reason in zip(patches, reasons, strict=False)
+                ):
                     return True
                 if any(reason.get("Code") == "ConditionalCheckFailed" for reason in reasons):
                     return False
-                raise  # others are writing it, or the table is throttled
+                raise  # others are writing the same items, or the table is throttled
         charge_all(answer, write=True)
         return True
 
-    def _put(self, record: Record, replaces: int | None, token: str) -> dict[str, Any]:
-        item = control_key(record.kind, record.name) | {
-            keys.WRITTEN_BY: {"S": token},
-            keys.BODY: {"S": json.dumps(record.body, ensure_ascii=False)},
-            keys.VERSION: {"N": str(record.version)},
-        }
-        if record.expires_at is not None:
-            item[keys.TTL] = SECONDS.encode(record.expires_at)
-        return {
-            "TableName": self._control,
-            "Item": item,
-            "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
-            **_has_version(replaces),
-        }
-
-    def renew_record(self, record: Record) -> Record:
-        names = {"#body": keys.BODY, "#version": keys.VERSION}
-        values: Item = {
-            ":body": {"S": json.dumps(record.body, ensure_ascii=False)},
-            ":version": {"N": str(record.version)},
-        }
-        ttl = "REMOVE #ttl"
-        if record.expires_at is not None:
-            values[":ttl"] = SECONDS.encode(record.expires_at)
-            ttl = ", #ttl = :ttl"
-        with aws_errors():
-            answer = self._client.update_item(
-                TableName=self._control,
-                Key=control_key(record.kind, record.name),
-                UpdateExpression=f"SET #body = :body, #version = :version {ttl}",
-                ExpressionAttributeNames={**names, "#ttl": keys.TTL},
-                ExpressionAttributeValues=values,
-                ReturnValues="ALL_NEW",
-                ReturnConsumedCapacity="TOTAL",
-            )
-        charge_all(answer, write=True)
-        return _record(answer["Attributes"])
-
-    def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
-        values: Item = {":note": {"S": note}}
-        condition = "attribute_exists(#pk) AND attribute_not_exists(#note)"
-        if expects is not None:
-            values[":expected"] = {"S": expects}
-            condition = "attribute_exists(#pk) AND #note = :expected"
-        answer, stored = self._write(
-            self._client.update_item,
-            Key=control_key(kind, name),
-            UpdateExpression="SET #note = :note",
-            ConditionExpression=condition,
-            ExpressionAttributeNames={"#pk": keys.PK, "#note": keys.NOTE},
-            ExpressionAttributeValues=values,
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
-        )
-        # What stands there may be our own, where an answer was lost.
-        return answer is not None or stored.get(keys.NOTE) == {"S": note}
-
-    def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
-        condition = {} if version is None else _has_version(version)
-        answer, _ = self._write(
-            self._client.delete_item,
-            Key=control_key(kind, name),
-            ReturnValues="ALL_OLD",
-            **condition,
-        )
-        return answer is not None and "Attributes" in answer
-
-
-def _has_version(version: int | None) -> dict[str, Any]:
-    """Return the condition that a record has *version*; None: that there is none."""
-    if version is None:
-        return {
-            "ConditionExpression": "attribute_not_exists(#name)",
-            "ExpressionAttributeNames": {"#name": keys.PK},
-        }
-    return {
-        "ConditionExpression": "#name = :version",
-        "ExpressionAttributeNames": {"#name": keys.VERSION},
-        "ExpressionAttributeValues": {":version": {"N": str(version)}},
-    }
-
-
-def _written_by(stored: Item, token: str) -> bool:
-    """Tell whether what refused a write was written by it before, and the answer lost."""
-    return stored.get(keys.WRITTEN_BY) == {"S": token}
-
-
-def key_lock_write(lock: KeyLock, table: str) -> dict[str, dict[str, Any]]:
-    """Return the write of a key lock, under the name of its operation in a transaction."""
-    key = control_key(lock.kind, lock.name)
-    condition: dict[str, Any] = {
-        "TableName": table,
-        "ConditionExpression": "attribute_not_exists(#mark)",
-        "ExpressionAttributeNames": {"#mark": keys.KEY_LOCK},
-    }
-    if lock.expects is not None:
-        condition |= {
-            "ConditionExpression": "#mark = :expected",
-            "ExpressionAttributeValues": {":expected": {"S": lock.expects}},
-        }
-    if lock.value is None:
-        return {"Delete": {**condition, "Key": key}}
-    return {"Put": {**condition, "Item": {**key, keys.KEY_LOCK: {"S": lock.value}}}}
-
 
 def control_key(kind: str, name: str) -> Item:
-    """Return the key of a record or key lock."""
+    """Return the key of a control item."""
     return {keys.PK: {"S": kind}, keys.SK: {"S": name}}
 
 
-def _record(item: Item) -> Record:
-    return Record(
-        item[keys.PK]["S"],
-        item[keys.SK]["S"],
-        json.loads(item[keys.BODY]["S"]),
-        int(item[keys.VERSION]["N"]),
-        SECONDS.decode(item[keys.TTL]) if keys.TTL in item else None,
-        item[keys.NOTE]["S"] if keys.NOTE in item else None,
-    )
+def patch_write(patch: Patch, table: str) -> dict[str, dict[str, Any]]:
+    """Return the write of *patch*, under the name of its operation in a transaction."""
+    writer, key = _Writer(), control_key(patch.kind, patch.name)
+    arguments: dict[str, Any] = {"TableName": table}
+    match patch.mode:
+        case "replace":
+            operation = "Put"
+            fields = {name: _encoded(value) for name, value in patch.new_fields().items()}
+            arguments["Item"] = {**key, **fields}
+        case "delete":
+            operation, arguments["Key"] = "Delete", key
+        case _:
+            operation, arguments["Key"] = "Update", key
+            arguments["UpdateExpression"] = writer.update(patch)
+    if patch.when:
+        arguments["ConditionExpression"] = " AND ".join(map(writer.condition, patch.when))
+        arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+    if writer.names:
+        arguments["ExpressionAttributeNames"] = writer.names
+    if writer.values:
+        arguments["ExpressionAttributeValues"] = writer.values
+    return {operation: arguments}
+
+
+@dataclass(slots=True)
+class _Writer:
+    """The text of expressions, with the names and values in them."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def name(self, name: str) -> str:
+        self.names[f"#{name}"] = name
+        return f"#{name}"
+
+    def value(self, value: FieldValue) -> str:
+        key = f":v{len(self.values)}"
+        self.values[key] = _encoded(value)
+        return key
+
+    def condition(self, when: When) -> str:
+        name = self.name(when.name)
+        if when.value is None:
+            return _MISSING.format(name) if when.comparison == "=" else f"attribute_exists({name})"
+        if when.comparison == "size <=":
+            compared = f"size({name}) <= {self.value(when.value)}"
+        else:
+            compared = f"{name} {when.comparison} {self.value(when.value)}"
+        return f"({_MISSING.format(name)} OR {compared})" if when.or_missing else compared
+
+    def update(self, patch: Patch) -> str:
+        clauses = {
+            "SET": [
+                f"{self.name(name)} = {self.put(value)}"
+                for name, value in patch.put.items()
+                if value is not None
+            ],
+            "REMOVE": [self.name(name) for name, value in patch.put.items() if value is None],
+            "ADD": [f"{self.name(name)} {self.value(value)}" for name, value in patch.add.items()],
+            "DELETE": [f"{self.name(n)} {self.value(v)}" for n, v in patch.discard.items()],
+        }
+        return " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items() if parts)
+
+    def put(self, value: FieldValue | Copy) -> str:
+        if not isinstance(value, Copy):
+            return self.value(value)
+        copied = self.name(value.name)
+        if value.default is not None:
+            copied = f"if_not_exists({copied}, {self.value(value.default)})"
+        return f"{copied} + {self.value(value.plus)}" if value.plus else copied
+
+
+def _encoded(value: FieldValue) -> Value:
+    match value:
+        case int():
+            return {"N": str(value)}
+        case str():
+            return {"S": str(value)}
+    return {"SS": sorted(value)}
+
+
+def _fields(item: Item | None) -> Fields | None:
+    if item is None:
+        return None
+    return {name: _decoded(value) for name, value in item.items() if name not in (keys.PK, keys.SK)}
+
+
+def _decoded(value: Value) -> FieldValue:
+    ((kind, content),) = value.items()
+    match kind:
+        case "N":
+            return int(content)
+        case "SS":
+            return frozenset(content)
+    return cast("str", content)
 
 
 _OPERATIONS = {"put_item": "Put", "update_item": "Update", "delete_item": "Delete"}
@@ -300,7 +270,7 @@ def transaction(change: Change, tasks: str, control: str) -> tuple[list[dict[str
     for place, also in enumerate(change.also):
         for part in _flat(also):
             write = (
-                key_lock_write(part, control)
+                patch_write(lock_patch(part), control)
                 if isinstance(part, KeyLock)
                 else _task_write(part, tasks)
             )

@@ -15,14 +15,11 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.task import Task
 from headrace.safe_logging import safe_logger
 from headrace.store import keys
-from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, refused
+from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, Store, refused
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
-from headrace.store.dynamo.groups import GroupLeaseTable
 from headrace.store.dynamo.index import StateIndex
-from headrace.store.dynamo.limits import Limits
-from headrace.store.dynamo.lines import LineTable
 from headrace.store.dynamo.matches import MatchTable
 from headrace.store.dynamo.pages import Pages
 from headrace.store.items import (
@@ -52,7 +49,7 @@ _PASSING: Final = frozenset(
 Sender = Literal["batch", "single"]
 
 
-class DynamoStore(StateIndex, GroupLeaseTable, LineTable, MatchTable, Limits, ControlTable):
+class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
     *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request), or

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from headrace.store.base import Store
 from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.control import Control
 from headrace.store.sqlite.database import MEMORY, Database
 from headrace.store.sqlite.ends import TaskEnds
-from headrace.store.sqlite.lines import LineRecords
 from headrace.store.sqlite.log import Log, LoggedWrites
 from headrace.store.sqlite.matches import Matches
 from headrace.store.sqlite.tasks import TaskTable
@@ -20,7 +20,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteStore(TaskTable, Control, LineRecords, Matches, FileUpkeep, LoggedWrites):
+class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
     """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
 
     Raises Unavailable for a file that cannot be used.

@@ -1,20 +1,26 @@
-"""The changes of one call in a transaction: checked one after the other, then written together."""
+"""Changes of tasks and patches of control items, checked and written within a transaction."""
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
+from headrace.domain.patch import EXPIRES, Fields, Patch, Patched, Value, number
 from headrace.domain.task import LIVE, State, Task
-from headrace.store.base import Done, Outcome, Refused, refused
+from headrace.store.base import Done, Outcome, Refused, lock_patch, refused
+from headrace.store.keys import BODY
 from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.log import Line, Log
 from headrace.store.sqlite.rows import COLUMNS, Row, insert, read_rows, row_of, task_of
-from headrace.store.sqlite.units import change_units, key_lock_bytes, task_bytes
+from headrace.store.sqlite.units import change_units, control_bytes, task_bytes
 
 _INTO_TASKS: Final = f"tasks ({COLUMNS})"
+ITEM: Final = "body, fields, expires_at"
+_MICROS: Final = 1_000_000
+_text: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=sorted).encode
 _REPLACING: Final = (
     "ON CONFLICT (id) DO UPDATE SET"
     " queue=excluded.queue, state=excluded.state, label=excluded.label,"
@@ -89,13 +95,13 @@ class Commit:
 
     def _open(self, also: KeyLock | Change) -> bool:
         if isinstance(also, KeyLock):
-            return key_lock(self._db, also.kind, also.name) == also.expects
+            return lock_patch(also).is_allowed(item_at(self._db, also.kind, also.name))
         return also.allowed(self._task(also.task_id)) and all(map(self._open, also.also))
 
     def _put_also(self, also: KeyLock | Change, times: int) -> None:
         if isinstance(also, KeyLock):
-            write_key_lock(self._db, also)
-            self._write += times * cost.write_units(key_lock_bytes(also))
+            _, units = make_patch(self._db, lock_patch(also))
+            self._write += times * units
             return
         self._put(also.task_id, also.apply(self._task(also.task_id)), times)
         for inner in also.also:
@@ -147,20 +153,44 @@ def _flat(also: Iterable[KeyLock | Change]) -> Iterator[KeyLock | Change]:
             yield from _flat(one.also)
 
 
-def key_lock(db: sqlite3.Connection, kind: str, name: str) -> str | None:
-    """Return a key lock."""
-    found = db.execute(
-        "SELECT value FROM key_locks WHERE kind = ? AND name = ?", (kind, name)
+def make_patch(db: sqlite3.Connection, patch: Patch) -> tuple[Patched, float]:
+    """Make *patch* within a transaction if it is allowed; return the result and the write units."""
+    kind, name = patch.kind, patch.name
+    before = item_at(db, kind, name)
+    units = cost.write_units(control_bytes(kind, name, before))
+    if not patch.is_allowed(before):
+        return Patched(patch.is_applied(before), before), units
+    after = patch.apply(before)
+    if after is None:
+        db.execute("DELETE FROM items WHERE kind = ? AND name = ?", (kind, name))
+        return Patched(made=True, fields=before), units
+    fields: dict[str, Value] = dict(after)
+    body = fields.pop(BODY, None)
+    until = None if fields.pop(EXPIRES, None) is None else number(after, EXPIRES) * _MICROS
+    db.execute(
+        f"INSERT OR REPLACE INTO items (kind, name, {ITEM}) VALUES (?, ?, ?, ?, ?)",
+        (kind, name, body, _text(fields), until),
+    )
+    units = max(units, cost.write_units(control_bytes(kind, name, after)))
+    return Patched(made=True, fields=after), units
+
+
+def item_at(db: sqlite3.Connection, kind: str, name: str) -> Fields | None:
+    """Return the fields of a control item, or None if there is none."""
+    row = db.execute(
+        f"SELECT {ITEM} FROM items WHERE kind = ? AND name = ?", (kind, name)
     ).fetchone()
-    return None if found is None else found[0]
+    return None if row is None else item_fields(*row)
 
 
-def write_key_lock(db: sqlite3.Connection, lock: KeyLock) -> None:
-    """Write or remove a key lock."""
-    if lock.value is None:
-        db.execute("DELETE FROM key_locks WHERE kind = ? AND name = ?", (lock.kind, lock.name))
-    else:
-        db.execute(
-            "INSERT OR REPLACE INTO key_locks (kind, name, value) VALUES (?, ?, ?)",
-            (lock.kind, lock.name, lock.value),
-        )
+def item_fields(body: str | None, kept: str, expires_at: int | None) -> Fields:
+    """Return the fields of a control item by its row."""
+    fields: dict[str, Any] = json.loads(kept)
+    for name, value in fields.items():
+        if isinstance(value, list):
+            fields[name] = frozenset(value)
+    if body is not None:
+        fields[BODY] = body
+    if expires_at is not None:
+        fields[EXPIRES] = expires_at // _MICROS
+    return fields

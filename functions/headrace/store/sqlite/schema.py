@@ -4,63 +4,43 @@
 schema it has.  Each entry of ``MIGRATIONS`` brings a file from one version to the next.
 """
 
-import json
 import random
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 from functools import cache
 from typing import Final, TypeVar
 
-import msgspec
-
-from headrace.domain.instants import micros_of
 from headrace.store.call_scope import CALL_SECONDS
 from headrace.store.sqlite.failures import Unusable
 
 _T = TypeVar("_T")
 
-APPLICATION_ID: Final = 0x48445231  # "HDR1"
+APPLICATION_ID: Final = 0x48445232  # "HDR2"
 OLDEST_SQLITE: Final = (3, 35, 0)
 
 MIGRATIONS: Final = (
     """
     CREATE TABLE tasks (
         id TEXT NOT NULL UNIQUE,
-        queue TEXT, state TEXT, shard INTEGER,  -- NULL for what is left of a task that is gone
+        queue TEXT, state TEXT, label INTEGER,  -- NULL for the tombstone of a task
         scheduled_at INTEGER NOT NULL, expires_at INTEGER, retained_until INTEGER,
+        due_at INTEGER,
         rest TEXT NOT NULL,
         payload TEXT
     );
     CREATE INDEX tasks_by_state
-        ON tasks (queue, state, shard, scheduled_at, id, expires_at, retained_until)
+        ON tasks (queue, state, label, scheduled_at, id, expires_at, retained_until, due_at)
         WHERE queue IS NOT NULL;
     CREATE INDEX tasks_to_forget ON tasks (retained_until) WHERE retained_until IS NOT NULL;
-    CREATE TABLE key_locks (
-        kind TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
-        PRIMARY KEY (kind, name)
-    ) WITHOUT ROWID;
-    CREATE TABLE records (
+    CREATE TABLE items (
         kind TEXT NOT NULL, name TEXT NOT NULL,
-        version TEXT NOT NULL,  -- may be wider than SQLite's integers
-        body TEXT NOT NULL, expires_at INTEGER, note TEXT,
+        body TEXT, fields TEXT NOT NULL,  -- JSON: its numbers may be wider than SQLite's
+        expires_at INTEGER,
         PRIMARY KEY (kind, name)
     ) WITHOUT ROWID;
-    CREATE INDEX records_to_forget ON records (expires_at) WHERE expires_at IS NOT NULL;
-    CREATE TABLE pools (
-        queue TEXT NOT NULL, pool INTEGER NOT NULL, held TEXT NOT NULL,
-        PRIMARY KEY (queue, pool, held)
-    ) WITHOUT ROWID;
-    CREATE TABLE buckets (
-        queue TEXT NOT NULL PRIMARY KEY, given TEXT NOT NULL,  -- wider than SQLite's integers
-        tokens INTEGER NOT NULL, unit INTEGER NOT NULL, since INTEGER NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE groups (
-        key TEXT NOT NULL PRIMARY KEY, kept_until INTEGER NOT NULL, body TEXT NOT NULL
-    ) WITHOUT ROWID;
-    CREATE INDEX groups_to_forget ON groups (kept_until);
+    CREATE INDEX items_to_forget ON items (expires_at) WHERE expires_at IS NOT NULL;
     CREATE TABLE arrivals (
         queue TEXT NOT NULL PRIMARY KEY, number INTEGER NOT NULL
     ) WITHOUT ROWID;
@@ -68,20 +48,6 @@ MIGRATIONS: Final = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, forgotten INTEGER NOT NULL,
         before TEXT, after TEXT, payload TEXT
     );
-    """,
-    # Lanes: what was a shard is the label of an index partition; and its entries have due times.
-    """
-    ALTER TABLE tasks RENAME COLUMN shard TO label;
-    ALTER TABLE tasks ADD COLUMN due_at INTEGER;
-    UPDATE tasks SET due_at = due_at_of(rest);
-    UPDATE changes SET before = with_due_at(before), after = with_due_at(after);
-    DROP INDEX tasks_by_state;
-    CREATE INDEX tasks_by_state
-        ON tasks (queue, state, label, scheduled_at, id, expires_at, retained_until, due_at)
-        WHERE queue IS NOT NULL;
-    """,
-    # The index of values, for queues that name some.
-    """
     CREATE TABLE matches (
         queue TEXT NOT NULL, term TEXT NOT NULL, id TEXT NOT NULL,
         PRIMARY KEY (queue, term, id)
@@ -122,8 +88,6 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     if version == 0:
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # takes effect before the first page only
     _write_ahead(db, name)
-    db.create_function("due_at_of", 1, _due_at_of, deterministic=True)
-    db.create_function("with_due_at", 1, _with_due_at, deterministic=True)
     begin(db)
     try:
         # Another process may have been faster.
@@ -144,26 +108,6 @@ def empty_tables() -> sqlite3.Connection:
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     bring_up_to_date(db, ":memory:")
     return db
-
-
-class _DueTime(msgspec.Struct):
-    due_at: datetime
-
-
-_due_time: Final = msgspec.json.Decoder(_DueTime).decode
-
-
-def _due_at_of(rest: str) -> int:
-    """Return the due time of a task as version 1 of the schema has it, among the rest."""
-    return micros_of(_due_time(rest).due_at)
-
-
-def _with_due_at(side: str | None) -> str | None:
-    """Return a side of a line of the log, written under version 1, with a column for it."""
-    if side is None:
-        return None
-    *columns, rest, size = json.loads(side)
-    return json.dumps([*columns, _due_at_of(rest), rest, size])
 
 
 def _write_ahead(db: sqlite3.Connection, name: str) -> None:

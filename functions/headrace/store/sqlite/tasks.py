@@ -9,11 +9,18 @@ from headrace.domain import cost
 from headrace.domain.change import Change
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import RETURN_LANE, TURN_LANE, Place, Task
-from headrace.store.base import CountPage, EntryPage, Noting, NotingRefused, Outcome, Position
+from headrace.store.base import (
+    CountPage,
+    EntryPage,
+    Noting,
+    NotingRefused,
+    Outcome,
+    Position,
+    record_patch,
+)
 from headrace.store.call_scope import charge
 from headrace.store.sqlite.arrivals import ArrivalNumbers
-from headrace.store.sqlite.commits import Commit, MadeChanges
-from headrace.store.sqlite.control import replaced_record
+from headrace.store.sqlite.commits import Commit, MadeChanges, make_patch
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.log import Log
@@ -47,8 +54,8 @@ class TaskTable:
         def write(db: sqlite3.Connection) -> tuple[MadeChanges | None, bool, float]:
             units = 0.0
             if noting is not None:
-                noted, units = replaced_record(db, noting.record, noting.replaces)
-                if not noted:
+                noted, units = make_patch(db, record_patch(noting.record, noting.replaces))
+                if not noted.made:
                     return None, False, units
             done = Commit(db, self._log).make(changes)
             return done, self._arrivals.came(db, done.arrived, self._log.now), units

@@ -3,23 +3,19 @@
 Control records count as the items that ``store.dynamo`` makes of them.
 """
 
-import json
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 from typing import Any, Final
 
 from headrace.domain import cost
-from headrace.domain.change import KeyLock
-from headrace.domain.lease import LeaseGroup
 from headrace.domain.limits import utf8_bytes
+from headrace.domain.patch import Fields, Value
 from headrace.domain.task import Place
-from headrace.store.base import Record
 from headrace.store.items import item_bytes, to_item
 from headrace.store.sqlite.rows import Row, task_of
 
 _KB: Final = 1024
-_TOKEN_BYTES: Final = 10  # by which a record tells who has written it
 _INSTANT_BYTES: Final = 9  # microseconds since 1970, a byte for two digits
 _SECONDS_BYTES: Final = 6
 _BESIDES: Final = 250
@@ -70,44 +66,24 @@ def counted_bytes(place: Place, entries: int) -> int:
     return entries_bytes(place, [("tsk_" + 26 * "0", 0, None, None, 0)]) * entries
 
 
-def record_bytes(record: Record | None) -> int:
-    """Return the bytes of a record."""
-    if record is None:
+def control_bytes(kind: str, name: str, fields: Fields | None) -> int:
+    """Return the bytes of a control item, 0 where there is none."""
+    if fields is None:
         return 0
-    size = _key_bytes(record.kind, record.name)
-    size += len("body") + utf8_bytes(json.dumps(record.body, ensure_ascii=False))
-    size += len("version") + number_bytes(record.version)
-    size += len("written_by") + _TOKEN_BYTES
-    size += len("ttl") + _SECONDS_BYTES if record.expires_at is not None else 0
-    return size + (len("note") + utf8_bytes(record.note) if record.note is not None else 0)
+    size = len("pk") + utf8_bytes(kind) + len("sk") + utf8_bytes(name)
+    return size + sum(utf8_bytes(name) + _value_bytes(value) for name, value in fields.items())
 
 
-def key_lock_bytes(lock: KeyLock) -> int:
-    """Return the bytes of a key lock."""
-    return _key_bytes(lock.kind, lock.name) + len("mark") + utf8_bytes(lock.value or "")
-
-
-def pool_bytes(queue: str, held: Collection[str]) -> int:
-    """Return the bytes of a pool; one that is empty stands there without its set."""
-    size = _key_bytes(f"slots:{queue}", "00000")
-    return size + (len("held") + sum(map(utf8_bytes, held)) if held else 0)
-
-
-def group_bytes(group: LeaseGroup | None) -> int:
-    """Return about what a group takes: exactly but for its numbers."""
-    if group is None:
-        return 0
-    names = "id" + "name" + "keepalive" + "granted_until" + "expires_at" + "ttl" + "state"
-    size = _key_bytes("lease", group.key) + len(names) + 3 * _INSTANT_BYTES + _SECONDS_BYTES
-    size += utf8_bytes(group.id) + utf8_bytes(group.name or "") + len(group.state)
-    return size + len("queues") + sum(map(utf8_bytes, group.queues))
+def _value_bytes(value: Value) -> int:
+    match value:
+        case int():
+            return number_bytes(value)
+        case str():
+            return utf8_bytes(value)
+    return sum(map(utf8_bytes, value))
 
 
 def number_bytes(number: int) -> int:
     """Return the bytes of a number."""
     digits = str(number).strip("-0")
     return ceil(len(digits) / 2) + 1 + (number < 0)
-
-
-def _key_bytes(kind: str, name: str) -> int:
-    return len("pk") + utf8_bytes(kind) + len("sk") + utf8_bytes(name)

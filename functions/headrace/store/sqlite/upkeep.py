@@ -1,6 +1,5 @@
 """What keeps the file in order: the broom, small steps of vacuum, backups, and a look at damage."""
 
-import json
 import os
 import secrets
 import sqlite3
@@ -29,13 +28,12 @@ class Forgotten:
     """How many there were of each kind that is past its time, up to the limit of one step."""
 
     tasks: int
-    records: int
-    groups: int
+    items: int
 
     @property
     def total(self) -> int:
         """All of them."""
-        return self.tasks + self.records + self.groups
+        return self.tasks + self.items
 
 
 class FileUpkeep:
@@ -45,7 +43,7 @@ class FileUpkeep:
     _log: Log
 
     def forget(self, limit: int = 500) -> Forgotten:
-        """Remove at most *limit* tasks, records and groups that are past their time.
+        """Remove at most *limit* tasks and control items that are past their time.
 
         As the tables of the cloud do by themselves: a task's removal is logged as forgotten.
         Raises Unavailable.
@@ -61,13 +59,12 @@ class FileUpkeep:
             db.executemany("DELETE FROM tasks WHERE id = ?", [(row[0],) for row in rows])
             self._log.write(db, [self._log.line(row, None, forgotten=True) for row in rows])
             tasks = len(rows)
-            records = _forget(
-                db, "records", "expires_at", ("kind", "name"), now, limit=limit - tasks
-            )
-            groups = _forget(
-                db, "groups", "kept_until", ("key",), now, limit=limit - tasks - records
-            )
-            return Forgotten(tasks, records, groups)
+            items = db.execute(
+                "DELETE FROM items WHERE (kind, name) IN"
+                " (SELECT kind, name FROM items WHERE expires_at <= ? LIMIT ?)",
+                (now, limit - tasks),
+            ).rowcount
+            return Forgotten(tasks, items)
 
         return self._db.write(write)
 
@@ -94,15 +91,13 @@ class FileUpkeep:
         until = micros_of(self._log.now()) + _TRIAL_MICROS  # in case nobody removes it
 
         def write(db: sqlite3.Connection) -> None:
-            values = (kind, name, "1", json.dumps("x" * _TRIAL_BYTES), until)
             db.execute(
-                "INSERT INTO records (kind, name, version, body, expires_at)"
-                " VALUES (?, ?, ?, ?, ?)",
-                values,
+                "INSERT INTO items (kind, name, body, fields, expires_at) VALUES (?, ?, ?, ?, ?)",
+                (kind, name, "x" * _TRIAL_BYTES, "{}", until),
             )
 
         def remove(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM records WHERE kind = ? AND name = ?", (kind, name))
+            db.execute("DELETE FROM items WHERE kind = ? AND name = ?", (kind, name))
 
         self._db.write(write)
         self._db.write(remove)
@@ -153,17 +148,6 @@ class FileUpkeep:
                     source.backup(copy, pages=_PAGES_AT_A_TIME)
             finally:
                 source.execute("ROLLBACK")
-
-
-def _forget(
-    db: sqlite3.Connection, table: str, column: str, key: Sequence[str], now: int, *, limit: int
-) -> int:
-    names = ", ".join(key)
-    statement = (
-        f"DELETE FROM {table} WHERE ({names}) IN (SELECT {names} FROM {table}"
-        f" WHERE {column} <= ? LIMIT ?)"
-    )
-    return db.execute(statement, (now, max(0, limit))).rowcount
 
 
 def _refuse_existing(target: Path) -> None:

@@ -1,6 +1,5 @@
 """A file that cannot be used is refused with one clear line, and stays as it is."""
 
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.failures import Unusable, errors
 from headrace.store.sqlite.location import file_system, refuse_network
-from headrace.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, VERSION, check_library
+from headrace.store.sqlite.schema import VERSION, check_library
 from tests.forked import in_children
 
 NOBODY = 65_534
@@ -118,33 +117,6 @@ def test_text_in_place_of_a_database_is_refused_and_left_as_it_is(path: Path) ->
 
     assert "it is no database: name another file, or restore a backup" in refusal(path)
     assert path.read_bytes() == b"Dear diary, " * 1_000
-
-
-def test_a_file_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
-    """Tasks and the log get the due time, which was among the other fields."""
-    side = json.dumps(["tsk_1", '{"due_at":"2026-11-21T08:00:00Z"}', 5])
-    with closing(sqlite3.connect(path)) as db:
-        db.executescript(MIGRATIONS[0])
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("PRAGMA user_version = 1")
-        values = ("tsk_1", "mail", "READY", 0, 5, '{"due_at":"2026-11-21T08:00:00Z"}')
-        db.execute(
-            "INSERT INTO tasks (id, queue, state, shard, scheduled_at, rest)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            values,
-        )
-        db.execute("INSERT INTO changes (at, forgotten, after) VALUES (1, 0, ?)", (side,))
-        db.commit()
-
-    opens(path)
-
-    with closing(sqlite3.connect(path)) as db:
-        due = 1_795_248_000_000_000
-        assert db.execute("SELECT due_at FROM tasks").fetchall() == [(due,)]
-        ((before, after),) = db.execute("SELECT before, after FROM changes").fetchall()
-        assert before is None
-        assert json.loads(after)[:2] == ["tsk_1", due]
-        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
 
 
 @pytest.mark.parametrize("version", [(3, 34, 1), (2, 8, 17)])

@@ -62,7 +62,7 @@ def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
     store.renew_record(Record("test", "old", {}, 1, clock() + timedelta(seconds=5)))
     store.renew_record(Record("test", "kept", {}, 1, clock() + timedelta(days=500)))
     store.renew_record(Record("test", "for ever", {}, 1))
-    assert store.forget() == Forgotten(0, 0, 0)
+    assert store.forget() == Forgotten(0, 0)
     clock.forward(86_400 * 400)
     (fresh,) = enqueue(use, 1)
 

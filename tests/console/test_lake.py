@@ -128,7 +128,7 @@ def test_findings_are_listed_by_kind_with_links_to_their_tasks(
     task = admin.kill("mail")
     found = {
         "double_lease": [finding(task), finding("t2")],
-        "news": [finding("t3", detail="<b>", queue=None)],
+        "news": [finding("t3", detail="<b>", queue="")],
     }
     proved(lake, report(holds=False, violations={"double_lease": 41, "news": 1}, examples=found))
 

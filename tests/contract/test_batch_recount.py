@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain.batch import BatchEvent
-from headrace.history.batch_recounting import RecountedBatch
+from headrace.history.recounting import RecountedBatch
 from headrace.store.base import Store
 from tests.contract.test_batches import BARE, Recorded, numbers
 from tests.manual_clock import ManualClock

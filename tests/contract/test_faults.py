@@ -17,8 +17,9 @@ from headrace.history.faults import (
     REST,
     FaultCount,
     QueueFaults,
+    kinds_body,
 )
-from headrace.history.recent import by_five_minutes, by_hour
+from headrace.history.flows import by_five_minutes, by_hour
 from headrace.ops.delivery.reports import WorkerError
 from headrace.store.base import Store
 from tests.contract.test_recording import Recorder, new_recorder
@@ -166,6 +167,6 @@ def test_texts_of_any_length_and_alphabet_are_cut() -> None:
     for fault in faults:
         count.see(fault, 1_800_000_000_000_000, times=10**6)
 
-    assert len(json.dumps(count.body())) < FAULT_BYTES
+    assert len(json.dumps(kinds_body({"": count}))) < FAULT_BYTES
     assert count.message.startswith("\U0001f6b0")
     assert count.workers == ["w" * 70, "ada:1"]

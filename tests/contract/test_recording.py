@@ -13,7 +13,7 @@ import recorder
 from headrace.domain.instants import micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.write import TaskWrite
-from headrace.history.recent import last_day, last_hour
+from headrace.history.flows import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity
 from headrace.local.gateway import InvocationContext

@@ -33,8 +33,8 @@ from headrace.domain.queue import (
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import SHOWN_STATES
+from headrace.domain.transitions import batch_deltas
 from headrace.domain.worker import Command, WorkerHeartbeat
-from headrace.history.batch_recounting import batch_deltas
 from headrace.history.counters import Counters
 from headrace.local.tables import DynamoDBClient, TableNames, Template
 from headrace.ops.operators.keys import BOOTSTRAP, acting
@@ -367,7 +367,7 @@ def _left_by_a_recorder(of: Stories) -> None:
     for write in stream.taken():
         for batch_id, delta in batch_deltas(write):
             buffer.add_to_batch(batch_id, delta, watch_from=1, failure_known=True)
-    assert counters.keep(buffer)
+    assert counters.write(buffer)
 
 
 def the_scheduler(of: Stories) -> None:

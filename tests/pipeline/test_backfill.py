@@ -13,7 +13,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.instants import micros_of
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.history.changelog import FILLED, Line, digest
-from headrace.history.proof_checks import legal_moves
+from headrace.history.proof import legal_moves
 from headrace.spark.lake.backfill import Backfilled, backfill
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof

@@ -8,8 +8,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.transitions import Event
-from headrace.history.metrics import MetricPoint
-from headrace.history.series import SPAN, Span, content_in, file_of, happened, minute_of
+from headrace.history.series import (
+    SPAN,
+    MetricPoint,
+    Span,
+    content_in,
+    file_of,
+    happened,
+    minute_of,
+)
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.rollup import rollup
 from tests.pipeline.harness import Again

@@ -18,7 +18,7 @@ from headrace.domain.task import FINISHED, State, Task
 from headrace.domain.transitions import transition
 from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
 from headrace.history.changelog import line
-from headrace.history.proof_checks import REMEMBERED, conditions
+from headrace.history.proof import REMEMBERED, conditions
 from headrace.spark.lake.schemas import CHANGES
 from tests.simulation.facts import Facts
 from tests.simulation.faults import STALE_SECONDS

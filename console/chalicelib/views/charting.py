@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.domain.access import Permission
 from headrace.domain.task import Status
 from headrace.domain.transitions import Event
-from headrace.history.metrics import STEP_SECONDS, MetricSeries
+from headrace.history.series import STEP_SECONDS, MetricSeries
 from headrace.history.stats import QueueStats
 from headrace.history.tally import Activity, Histogram
 from headrace.ops.operators import visibility

@@ -1,4 +1,4 @@
-"""What a write of a task means, read from the task before it and after it.
+"""The meaning of a write of a task: its transition, and the changes of its batches.
 
 The time of a transition is a time of the task, to the microsecond.  If the task has none (after a
 release or a delete), it is the time when the store's log saw the write; DynamoDB's stream has whole
@@ -9,10 +9,11 @@ from datetime import datetime
 from enum import StrEnum, auto
 from typing import Final, NamedTuple
 
+from headrace.domain.batch import HASHES, BatchDelta, hash_of
 from headrace.domain.filters import fault_of, fault_stands, fingerprint
 from headrace.domain.instants import EPOCH, micros_of
 from headrace.domain.lifecycle import Action
-from headrace.domain.task import State, Task
+from headrace.domain.task import Membership, State, Task
 from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
 
 
@@ -178,3 +179,73 @@ def _instant(moment: datetime | None, name: str) -> int:
         message = f"{name} is not an instant: {moment}"
         raise UnreadableWrite(message)
     return micros_of(moment)
+
+
+_LIVE: Final = "live"
+_NUMBERS: Final = {State.SUCCEEDED: "succeeded", State.DEAD: "dead"}
+
+
+def batch_deltas(write: TaskWrite) -> tuple[tuple[str, BatchDelta], ...]:
+    """Return the changes of the numbers of the task's batches, with the ids of the batches.
+
+    A member that is removed after its end stays counted as it ended.  Only a member that is removed
+    before its end counts as deleted.
+    """
+    was = (write.before and write.before.batches) or ()
+    now = (write.after and write.after.batches) or ()
+    if not was and not now:  # most tasks have no batches
+        return ()
+    before, after = {one.batch: one for one in was}, {one.batch: one for one in now}
+    deltas = (
+        (batch, _delta(write, before.get(batch), after.get(batch))) for batch in before | after
+    )
+    return tuple((batch, delta) for batch, delta in deltas if delta is not None)
+
+
+def _delta(
+    write: TaskWrite, before: Membership | None, after: Membership | None
+) -> BatchDelta | None:
+    was = _number_of(write.before) if before is not None else None
+    now = _number_of(write.after) if after is not None else None
+    if write.after is not None and write.after.last_move == Action.UNDELETE:
+        # Ended members stayed counted; the others wait again.
+        return BatchDelta(live=1, deleted=-1, moves=1) if now == _LIVE else None
+    spawned = 0
+    if after is not None:
+        spawned = (after.spawned - (before.spawned if before is not None else 0)) % HASHES
+    ended_before = now is None and was != _LIVE
+    if ended_before or (was == now and not spawned):
+        return None
+    moved = was != now and (now != _LIVE or was is not None)
+    delta = BatchDelta(owed=spawned, moves=int(moved or spawned > 0))
+    if was is not None:
+        setattr(delta, was, getattr(delta, was) - 1)
+    name = now or "deleted"
+    setattr(delta, name, getattr(delta, name) + 1)
+    if was is None and after is not None and write.after is not None:
+        _add_birth(delta, write.after, after)
+    task = write.after or write.before
+    if task is not None and was != now and now == "dead":
+        delta.deaths = 1
+        delta.died.append(task.id)
+    elif task is not None and was != now and was == "dead":
+        delta.revived.append(task.id)
+    return delta
+
+
+def _add_birth(delta: BatchDelta, task: Task, member: Membership) -> None:
+    delta.created = 1
+    spot = last_spot_of(task)
+    delta.born, delta.queues = [task.id], [spot[0]] if spot else []
+    if member.inherited:
+        delta.owed = (delta.owed - hash_of(task.id)) % HASHES
+    else:
+        delta.direct = 1
+
+
+def _number_of(task: Task | None) -> str | None:
+    """Return the name of the number that counts *task*; None for a task that was deleted."""
+    spot = last_spot_of(task)
+    if spot is None:
+        return None
+    return _NUMBERS.get(spot[1], _LIVE)

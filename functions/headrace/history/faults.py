@@ -1,35 +1,37 @@
-"""What tasks fail of, counted at write time: by queue and by the fingerprint of the error.
+"""Errors of tasks, counted by queue and by the fingerprint of the error.
 
-A fault *stands* as long as a task has ended of it or is being tried again after it.  How many there
-are of each is a sum of steps, as counts of states are; how often it was *seen* is by five minutes
-and by the hour.
+A fault *stands* while a task is dead of it or is retried after it.  The number of such tasks is a
+sum of changes, like the numbers by state.  The times when a fault was *seen* are counted by five
+minutes and by hour.
 
-A queue has one record of the control table, with room for KINDS of them.  Further kinds are
-counted together as REST, and so is every new kind while any of REST stands: each number that a kind
-has to itself is right.
+Each queue has one record in the control table, with room for KINDS faults.  Further faults are
+counted together as REST, and while a fault of REST stands, so is every new one.  So the numbers of
+a fault that is listed by name are always right.  This record is apart from the minute records: a
+fault stands as long as its tasks, and minutes are forgotten after a week.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Self
 
+import msgspec
+
 from headrace.domain.instants import instant_of
 from headrace.domain.transitions import Event, TaskFault, Transition
-from headrace.history.recent import SLOT, Slots, add_slots, recent
+from headrace.history.flows import SLOT, Slots, add_slots, recent
 from headrace.store.base import Record, Store
 
 FAULTS: Final = "faults"
 REST: Final = ""
 KINDS: Final = 100
-"""How many kinds a queue has by themselves: as a record at most 110 KB, usually 30 KB."""
+"""The number of faults listed by name; the record of a queue then has at most 150 KB."""
 
 KEPT: Final = timedelta(days=7)
-"""How long a kind is known of which nothing stands any more."""
+"""How long a fault is known that does not stand."""
 
 FAULT_BYTES: Final = 1_100
-"""What a kind takes in a buffer besides the queue's name, at most."""
+"""The most bytes that one change of a fault takes in a buffer, without the queue's name."""
 
 _MESSAGE_BYTES: Final = 480
 _TYPE_BYTES: Final = 200
@@ -38,45 +40,44 @@ _WORKERS: Final = 3
 _SEEN: Final = frozenset({Event.FAILED, Event.DEAD})
 
 
-@dataclass(slots=True)
-class FaultCount:
-    """Tasks that fail alike: how many are dead, how many are tried again, when it was seen.
+class FaultCount(msgspec.Struct, array_like=True):
+    """The tasks with the same fault: the number of dead and of retried ones, and the times.
 
-    ``first`` and ``last`` are microseconds since 1970, 0 for never.  Of the last that was seen are
-    ``type``, ``message`` and ``sample``, a task; ``workers`` had it lately, the last one first.
+    ``first`` and ``last`` are microseconds since 1970, 0 for never.  ``type``, ``message`` and
+    ``sample`` (a task) are those of the last time; ``workers`` had it lately, the latest first.
     """
 
     dead: int = 0
     retried: int = 0
     first: int = 0
     last: int = 0
-    slots: Slots = field(default_factory=dict)
+    slots: Slots = {}
     type: str = ""
     message: str = ""
     sample: str = ""
-    workers: list[str] = field(default_factory=list)
+    workers: list[str] = []
 
     @property
     def stands(self) -> bool:
-        """Tell whether any of it is left."""
+        """Whether a task has this fault now."""
         return bool(self.dead or self.retried)
 
     def step(self, fault: TaskFault, step: int) -> None:
-        """Count *step* tasks more, or less."""
+        """Add *step* tasks."""
         if fault.dead:
             self.dead += step
         else:
             self.retried += step
 
     def see(self, fault: TaskFault, at: int, *, times: int = 1) -> None:
-        """Note that *fault* came at an instant."""
+        """Note that *fault* occurred at an instant."""
         workers = [fault.worker] if 0 < len(json.dumps(fault.worker)) <= _WORKER_BYTES else []
-        kind, message = cut(fault.type, _TYPE_BYTES), cut(fault.message, _MESSAGE_BYTES)
+        kind, message = _cut(fault.type, _TYPE_BYTES), _cut(fault.message, _MESSAGE_BYTES)
         slots = {at // SLOT: times} if times else {}
         self.merge(FaultCount(0, 0, at, at, slots, kind, message, fault.task_id, workers))
 
     def merge(self, other: "FaultCount") -> None:
-        """Count everything that *other* has counted."""
+        """Add the numbers of *other*."""
         self.dead += other.dead
         self.retried += other.retried
         add_slots(self.slots, other.slots)
@@ -89,97 +90,57 @@ class FaultCount:
         self.first = min(self.first or other.first, other.first)
         self.last = newest.last
 
-    def body(self) -> list[Any]:
-        """Return it as JSON."""
-        first = min(self.slots, default=0)
-        slots = [first, *(part for slot in sorted(self.slots) for part in self._slot(slot, first))]
-        texts = (self.type, self.message, self.sample, self.workers)
-        return [self.dead, self.retried, self.first, self.last, slots, *texts]
-
-    def _slot(self, slot: int, first: int) -> tuple[int, int]:
-        return slot - first, self.slots[slot]
-
-    @classmethod
-    def of(cls, body: Sequence[Any]) -> Self:
-        """Return the count that body() wrote."""
-        dead, retried, first_at, last_at, (first, *parts), kind, message, sample, workers = body
-        slots = {
-            first + later: number for later, number in zip(parts[::2], parts[1::2], strict=True)
-        }
-        seen = (first_at, last_at, slots)
-        return cls(dead, retried, *seen, kind, message, sample, list(workers))
-
 
 Kinds = dict[str, FaultCount]
-"""By fingerprint."""
+"""Faults by fingerprint."""
+
+QueueKinds = dict[str, Kinds]
+"""Faults by queue and fingerprint."""
 
 
-@dataclass(slots=True)
-class FaultChanges:
-    """How the faults of queues changed: ``by_queue[queue][fingerprint]``."""
-
-    by_queue: dict[str, Kinds] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.by_queue)
-
-    def note(self, transition: Transition) -> None:
-        """Count what *transition* did to the fault of its task."""
-        old, new = transition.old_fault, transition.new_fault
-        left, entered = transition.left, transition.entered
-        was, now = (left and left[0], old and old[:2]), (entered and entered[0], new and new[:2])
-        if was != now:  # else it is just delivered again
-            if old is not None and left is not None:
-                self.count(left[0], old.fingerprint).step(old, -1)
-            if new is not None and entered is not None:
-                self.count(entered[0], new.fingerprint).step(new, 1)
-        if new is not None and entered is not None and seen_in(transition):
-            self.count(entered[0], new.fingerprint).see(new, transition.at)
-
-    def count(self, queue: str, fingerprint: str) -> FaultCount:
-        """Return the count of one kind, to be added to."""
-        return self.by_queue.setdefault(queue, {}).setdefault(fingerprint, FaultCount())
-
-    def merge(self, other: "FaultChanges") -> None:
-        """Count everything that *other* has counted."""
-        for queue, kinds in other.by_queue.items():
-            for fingerprint, more in kinds.items():
-                self.count(queue, fingerprint).merge(more)
-
-    def body(self) -> dict[str, dict[str, list[Any]]]:
-        """Return it as JSON."""
-        return {queue: body_of(kinds) for queue, kinds in self.by_queue.items()}
-
-    @classmethod
-    def of(cls, body: Mapping[str, Mapping[str, Sequence[Any]]]) -> Self:
-        """Return the faults that body() wrote."""
-        return cls({queue: kinds_of(kinds) for queue, kinds in body.items()})
+def kinds_body(kinds: Kinds | QueueKinds) -> Any:  # noqa: ANN401  JSON
+    """Return *kinds* as JSON."""
+    return msgspec.to_builtins(kinds, str_keys=True)
 
 
-def seen_in(transition: Transition) -> bool:
-    """Tell whether a task has just failed."""
-    return any(happening.event in _SEEN for happening in transition.happenings)
+def kinds_of(body: Mapping[str, Any]) -> Kinds:
+    """Return the faults of one queue from the JSON that kinds_body() wrote."""
+    return msgspec.convert(body, Kinds, str_keys=True)
 
 
-@dataclass(slots=True)
-class QueueFaults:
-    """The faults of one queue.
+def count_of(faults: QueueKinds, queue: str, fingerprint: str) -> FaultCount:
+    """Return the count of one fault of *queue* in *faults*, to be changed."""
+    return faults.setdefault(queue, {}).setdefault(fingerprint, FaultCount())
 
-    ``posted`` says for each buffer which version of it is in here.  ``recounted`` is the time of
-    the last recount, in microseconds since 1970, 0 for none.
-    """
 
-    posted: dict[str, int] = field(default_factory=dict)
-    kinds: Kinds = field(default_factory=dict)
-    recounted: int = 0
+def count_faults(faults: QueueKinds, transition: Transition) -> None:
+    """Count the change of a task's fault by *transition*."""
+    old, new = transition.old_fault, transition.new_fault
+    left, entered = transition.left, transition.entered
+    was, now = (left and left[0], old and old[:2]), (entered and entered[0], new and new[:2])
+    if was != now:  # otherwise the task was only delivered again
+        if old is not None and left is not None:
+            count_of(faults, left[0], old.fingerprint).step(old, -1)
+        if new is not None and entered is not None:
+            count_of(faults, entered[0], new.fingerprint).step(new, 1)
+    seen = any(happening.event in _SEEN for happening in transition.happenings)
+    if seen and new is not None and entered is not None:
+        count_of(faults, entered[0], new.fingerprint).see(new, transition.at)
+
+
+class QueueFaults(msgspec.Struct):
+    """The faults of one queue; ``posted`` is for each buffer the version that is counted here."""
+
+    posted: dict[str, int] = {}
+    kinds: Kinds = {}
 
     @property
     def dead(self) -> int:
-        """How many tasks are dead of a fault."""
+        """The number of tasks that are dead of a fault."""
         return sum(kind.dead for kind in self.kinds.values())
 
     def merge(self, more: Mapping[str, FaultCount], now: int) -> None:
-        """Count *more* at an instant in microseconds since 1970, as far as there is room for it."""
+        """Add *more* at an instant in microseconds since 1970, by name or to REST."""
         self._forget(now)
         for fingerprint, added in more.items():
             known = self.kinds.get(fingerprint)
@@ -189,20 +150,19 @@ class QueueFaults:
         if REST in self.kinds and not self.kinds[REST].stands:
             del self.kinds[REST]
 
-    def set_numbers(
-        self, found: Mapping[str, FaultCount], pending: Mapping[str, FaultCount], now: int
-    ) -> None:
-        """Replace the numbers of tasks by those *found*, less those *pending*, to be added later.
+    def merge_buffers(self, queue: str, buffers: Iterable[Record], now: int) -> None:
+        """Add the numbers of *buffers*, read before this record, that are not in it yet."""
+        for buffer in buffers:
+            kinds = buffer.body["faults"].get(queue)
+            if kinds and self.posted.get(buffer.name, 0) < buffer.version:
+                self.merge(kinds_of(kinds), now)
 
-        When each kind was seen stays known.
-        """
-        found = {name: replace(kind) for name, kind in found.items()}
-        for name, kind in pending.items():
-            found.setdefault(name, FaultCount()).merge(FaultCount(-kind.dead, -kind.retried))
+    def set_numbers(self, found: Mapping[str, FaultCount], now: int) -> None:
+        """Replace the numbers of tasks by those *found*; the times stay."""
         known = {name: kind for name, kind in self.kinds.items() if name}
         for kind in known.values():
             kind.dead = kind.retried = 0
-        # Kinds with numbers come first: if there is no room for all, those without are dropped.
+        # Faults with numbers come first: if there is no room for all, the others are dropped.
         self.kinds = {name: known[name] for name in known.keys() & found.keys()}
         self.merge(found, now)
         quiet = {name: kind for name, kind in known.items() if name not in self.kinds}
@@ -210,7 +170,7 @@ class QueueFaults:
             self.merge(quiet, now)
 
     def _make_room(self) -> bool:
-        """Return whether there is room for a new kind, after dropping an old one if need be."""
+        """Return whether a new fault has room; drop an old one that does not stand if needed."""
         if len(self.kinds) < KINDS:
             return True
         quiet = [name for name, kind in self.kinds.items() if name and not kind.stands]
@@ -225,26 +185,18 @@ class QueueFaults:
             if not kind.stands and kind.last < before:
                 del self.kinds[name]
 
-    def body(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        kinds = body_of(self.kinds)
-        return {"posted": self.posted, "kinds": kinds, "recounted": self.recounted}
-
     @classmethod
     def of(cls, record: Record | None) -> Self:
-        """Return what a record has; nothing where there is none."""
-        if record is None:
-            return cls()
-        body = record.body
-        return cls(dict(body["posted"]), kinds_of(body["kinds"]), body["recounted"])
+        """Return the faults of a record; none without one."""
+        return cls() if record is None else msgspec.convert(record.body, cls, str_keys=True)
 
 
 def change_faults(
     store: Store, queue: str, change: Callable[[QueueFaults], bool], now: int
 ) -> bool:
-    """Make *change* to what a queue has, unless it says that there is none to make.
+    """Apply *change* to the faults of a queue; it returns False if it changes nothing.
 
-    Return whether nobody else made one at once.
+    Return False if another process wrote them at the same time.
     """
     record = store.record(FAULTS, queue)
     faults = QueueFaults.of(record)
@@ -252,28 +204,14 @@ def change_faults(
         return True
     version = record.version if record else 0
     until = None if any(kind.stands for kind in faults.kinds.values()) else instant_of(now) + KEPT
-    changed = Record(FAULTS, queue, faults.body(), version + 1, until)
+    body = msgspec.to_builtins(faults, str_keys=True)
+    changed = Record(FAULTS, queue, body, version + 1, until)
     return store.put_record(changed, replaces=version or None)
 
 
-def cut(text: str, most: int) -> str:
-    """Return the beginning of *text* that takes so many bytes as JSON at most."""
+def _cut(text: str, most: int) -> str:
+    """Return the beginning of *text* that takes at most *most* bytes as JSON."""
     text = text[:most]
     while len(json.dumps(text)) > most:
         text = text[: len(text) * 3 // 4]
     return text
-
-
-def body_of(kinds: Mapping[str, FaultCount]) -> dict[str, list[Any]]:
-    """Return *kinds* as JSON."""
-    return {fingerprint: kind.body() for fingerprint, kind in kinds.items()}
-
-
-def kinds_of(body: Mapping[str, Sequence[Any]]) -> Kinds:
-    """Return the kinds that body_of() wrote."""
-    return {fingerprint: FaultCount.of(kind) for fingerprint, kind in body.items()}
-
-
-def newest_first(kinds: Iterable[FaultCount]) -> Iterator[FaultCount]:
-    """Yield *kinds*, the one that was seen last first."""
-    yield from sorted(kinds, key=lambda kind: kind.last, reverse=True)

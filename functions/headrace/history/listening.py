@@ -1,8 +1,8 @@
-"""Whether anybody takes the tasks of a queue.
+"""The workers of each queue.
 
-Workers say so with their heartbeats.  One that sends none is known by what it does: tasks of the
-queue were started in this minute or the one before.  So nobody is said to listen only where no
-worker says that it does, and nothing was started lately.
+Workers name their queues in their heartbeats.  A worker without heartbeats shows itself by its
+deliveries: tasks of the queue were started in this minute or the one before.  So a queue counts as
+silent only if no worker names it and no task was started lately.
 """
 
 from collections import Counter
@@ -21,16 +21,16 @@ from headrace.store.call_scope import flat_rate
 from headrace.store.records.workers import KIND, from_record
 
 _PAGE: Final = 250
-_PAGES: Final = 8  # of so many workers some listen to any queue
-_LATELY: Final = timedelta(seconds=10)  # a third of what passes between two heartbeats
+_PAGES: Final = 8  # more workers are not counted
+_LATELY: Final = timedelta(seconds=10)  # a third of the time between two heartbeats
 
 
 @dataclass(frozen=True, slots=True)
 class OnDuty:
-    """How many workers take tasks of each queue; ``complete`` unless there were more of them.
+    """The number of workers of each queue; not ``complete`` if there were too many to count.
 
-    ``busy`` is how many of them run as many tasks as they can.
-    ``versions`` are those of its workers, by queue, each with when the first of them began.
+    ``busy`` is the number of workers that run as many tasks as they can.
+    ``versions`` has for each queue the versions of its workers, with the start of the first one.
     """
 
     by_queue: Mapping[str, int]
@@ -39,14 +39,14 @@ class OnDuty:
     busy: Mapping[str, int] = field(default_factory=dict)
 
     def all_busy(self, queue: str) -> int:
-        """Return how many workers *queue* has if all of them are busy, else 0."""
+        """Return the number of workers of *queue* if all of them are busy, else 0."""
         workers = self.by_queue.get(queue, 0)
         return workers if self.complete and workers == self.busy.get(queue, 0) else 0
 
     def silent(self, queue: Queue, started: float, now: datetime) -> bool:
-        """Tell whether nobody listens to *queue*, in which *started* tasks were begun lately.
+        """Return whether *queue* lacks workers; *started* tasks were delivered lately.
 
-        A queue that is paused may rest, and one with a target needs no workers.
+        A paused queue and a queue with a target need no workers.
         """
         if not self.complete or started > 0 or queue.settings.target is not None:
             return False
@@ -55,7 +55,7 @@ class OnDuty:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Listening:
-    """The use case, with what it needs from outside."""
+    """Counts the workers of queues."""
 
     store: Store
     counters: Counters
@@ -63,20 +63,20 @@ class Listening:
     _known: tuple[datetime, OnDuty] | None = None
 
     def on_duty_lately(self) -> OnDuty:
-        """Return who was on duty some seconds ago at most: for pages that are asked for again."""
+        """Return the workers of the last ten seconds, for pages that are reloaded often."""
         now = self.now()
         if self._known is None or not timedelta() <= now - self._known[0] < _LATELY:
             self._known = now, self.on_duty()
         return self._known[1]
 
     def on_duty(self) -> OnDuty:
-        """Return who is on duty now: a look at the workers, not at any queue."""
+        """Return the workers of now; this reads the workers, not the queues."""
         now = self.now()
         found: Counter[str] = Counter()
         busy: Counter[str] = Counter()
         versions: dict[str, dict[str, datetime]] = {}
         after, more, pages = "", True, 0
-        with flat_rate():  # it tells of queues, not of workers that may be others'
+        with flat_rate():  # the cost must not disclose workers of others
             while more and pages < _PAGES:
                 records, more = self.store.records(KIND, after=after, limit=_PAGE, consistent=False)
                 pages += 1
@@ -95,7 +95,7 @@ class Listening:
         return OnDuty(found, not more, versions, busy)
 
     def of(self, queue: Queue) -> QueueWorkers:
-        """Return how the workers of *queue* are; what it costs depends on no other queue."""
+        """Return the state of the workers of *queue*; the cost does not depend on other queues."""
         now = self.now()
         with flat_rate():
             buffers = self.counters.buffers()

@@ -21,9 +21,9 @@ from headrace.store.base import Store
 from headrace.store.records.indexes import every_index
 
 FRESH: Final = timedelta(seconds=30)
-"""How old what is known of the queues may be."""
+"""The largest age of the cached settings."""
 
-_READ: Final = 50  # payloads at once
+_READ: Final = 50  # payloads in one call
 
 
 class _Move(NamedTuple):
@@ -35,7 +35,7 @@ class _Move(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Matching:
-    """The use case, with what it needs from outside."""
+    """Updates the index."""
 
     store: Store
     texts: OffloadedTexts
@@ -48,23 +48,23 @@ class Matching:
         fields = self._known()
         if not fields:
             return
-        moves: dict[tuple[str, str], _Move] = {}  # the last counts
+        moves: dict[tuple[str, str], _Move] = {}  # the last one counts
         for write in writes:
             moves.update(_moves(write, fields))
         if not moves:
             return
         payloads = self._payloads(moves, fields)
-        there: list[Match] = []
-        gone: list[Match] = []
+        entered: list[Match] = []
+        left: list[Match] = []
         for (queue, task_id), move in moves.items():
             payload = payloads.get(task_id)
             terms = terms_of(fields[queue], move.task.tags, payload)
             matches = [Match(queue, term, task_id) for term in terms]
             if move.there:
-                there += matches
+                entered += matches
             else:
-                gone += matches or [Match(queue, "", task_id)]
-        self.store.note_matches(there, gone)
+                left += matches or [Match(queue, "", task_id)]
+        self.store.note_matches(entered, left)
 
     def _known(self) -> Mapping[str, tuple[str, ...]]:
         now = self.now()

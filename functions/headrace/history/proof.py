@@ -1,15 +1,25 @@
-"""The report of a proof as the lake keeps it: what was looked at, and what should not be there.
+"""Proofs of a history: the conditions that a change must not meet, and the report in the lake.
 
-It names tasks and queues and holds nothing that a task carries.
+Each condition is SQL about a row of ``changes`` (``headrace.spark.lake.schemas``) and the change
+before it, whose columns are called ``before_…``.  A condition that is null does not hold.  The
+lake's proof runs them on Spark and the simulation of the tests on SQLite, so they use only what
+both understand.  The legal moves come from ``headrace.domain.lifecycle`` alone.
+
+A report names tasks and queues, and has none of their payloads, results or errors.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from headrace.domain.errors import Unavailable
+from headrace.domain.lifecycle import LIFECYCLE, Action, LeaseRule
+from headrace.domain.task import FINISHED, State
+from headrace.history.changelog import FORGET
 from headrace.store.base import Lake
 
 REPORTS: Final = "reports/proof"
@@ -28,7 +38,7 @@ FINDINGS: Final[Mapping[str, str]] = {
     "reused_lease": "one lease was granted for two deliveries",
     "lease_out_of_place": "in flight without a lease, or a lease while not in flight",
     "foreign_report": "a report took effect that did not hold the lease",
-    "early_reclaim": "a lease was taken back before its end",
+    "early_reclaim": "a lease was reclaimed before its end",
     "early_delivery": "delivered before it was due",
     "expired_delivery": "delivered after it had expired",
     "wrong_attempts": "attempts that were not counted as the move says",
@@ -37,12 +47,12 @@ FINDINGS: Final[Mapping[str, str]] = {
     "expired",
     "lost": "never ended, and not in the table",
 }
-"""What a proof looks for, in the words of docs/lake.md."""
+"""The kinds of findings, in the words of docs/lake.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One change that should not be: of which task, which version, and what was seen."""
+    """One change that meets a condition: its task, its version and the details."""
 
     task_id: str
     created_at: datetime
@@ -55,12 +65,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProofReport:
-    """What a proof looked at and found.
+    """The changes that a proof read, and its findings.
 
-    ``first`` and ``last`` are when the changes it saw were recorded, None where there was none.
-    ``violations`` are numbers by kind, ``examples`` some of each.  ``made_at`` is when the proof
-    ran, None where it was not told; ``since`` the first day it was asked for, None for all;
-    ``live`` whether lost tasks were looked for.
+    ``first`` and ``last`` are the times when its changes were recorded, None without changes.
+    ``violations`` are numbers by kind, ``examples`` some of each.  ``made_at`` is the time of the
+    proof; ``since`` its first day, None for all; ``live`` whether it searched for lost tasks.
     """
 
     first: datetime | None
@@ -75,57 +84,22 @@ class ProofReport:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.violations
 
     def text(self) -> str:
-        """Return it as JSON."""
+        """Return the report as JSON."""
         body = {"holds": self.holds, **asdict(self)}
         return json.dumps(body, indent=1, default=_plain, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: bytes) -> "ProofReport":
-        """Read what a proof has written.  Raises ValueError for anything else."""
-        try:
-            return _read(json.loads(text))
-        except (KeyError, TypeError, AttributeError) as error:
-            message = f"this is no report of a proof: {error!r}"
-            raise ValueError(message) from error
-
-
-def _read(body: Mapping[str, Any]) -> ProofReport:
-    since = body.get("since")
-    return ProofReport(
-        made_at=_instant(body.get("made_at")),
-        since=None if since is None else date.fromisoformat(since),
-        live=bool(body.get("live")),
-        first=_instant(body["first"]),
-        last=_instant(body["last"]),
-        tasks=int(body["tasks"]),
-        changes=int(body["changes"]),
-        violations={str(kind): int(number) for kind, number in body["violations"].items()},
-        examples={kind: tuple(map(_finding, some)) for kind, some in body["examples"].items()},
-    )
-
-
-def _finding(body: Mapping[str, Any]) -> Finding:
-    return Finding(
-        str(body["task_id"]),
-        datetime.fromisoformat(body["created_at"]),
-        int(body["version"]),
-        str(body["queue"] or ""),
-        str(body["move"] or ""),
-        datetime.fromisoformat(body["at"]),
-        str(body["detail"] or ""),
-    )
-
-
-def _instant(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
+        """Return the report that text() wrote.  Raises ValueError for other texts."""
+        return msgspec.json.decode(text, type=cls)
 
 
 def _plain(value: object) -> str:
-    """Return the text of what JSON does not know; an instant without a zone is local time."""
+    """Return the text of a date or an instant; one without a zone is local time."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return str(value)
@@ -133,7 +107,7 @@ def _plain(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Proofs:
-    """The use case; ``lake`` is None where there is none."""
+    """Shows the latest report, if there is a lake."""
 
     lake: Lake | None
 
@@ -148,5 +122,80 @@ class Proofs:
         try:
             return ProofReport.of(text)
         except ValueError as error:
-            message = f"the lake's {LATEST} cannot be read; headrace lake proof writes it anew"
+            message = f"the lake's {LATEST} cannot be read; headrace lake proof writes it again"
             raise Unavailable(message) from error
+
+
+GONE: Final = "gone"
+REMEMBERED: Final = ("version", "queue_to", "state_to", "attempts_to", "lease_to")
+"""The columns of the change before that the conditions use."""
+
+
+def legal_moves() -> set[tuple[str, str, str]]:
+    """Return every legal (move, from, to); ``gone`` means no task.
+
+    The table may also forget a finished task whose retention is over.
+    """
+    moves = {(FORGET, str(state), GONE) for state in FINISHED}
+    for row in LIFECYCLE:
+        source, target = (_shown(state) for state in (row.source, row.target))
+        moves.add((str(row.action), source, target))
+        if row.kept_by:
+            moves.add((str(row.action), source, GONE))
+    return moves
+
+
+def _shown(state: State | None) -> str:
+    """Return a state as the lake shows it: a task that an undo can restore counts as gone."""
+    return GONE if state in (None, State.DELETED) else str(state)
+
+
+def moves_by_lease(lease: LeaseRule) -> list[str]:
+    """Return the moves that always need *lease*."""
+    needing = {row.action for row in LIFECYCLE if row.lease is lease}
+    others = {
+        row.action for row in LIFECYCLE if row.lease is not lease and row.source is State.INFLIGHT
+    }
+    return sorted(str(action) for action in needing - others)
+
+
+def conditions(*, second: str) -> dict[str, str]:
+    """Return the condition of each kind of violation; *second* is a second in the SQL's words."""
+    legal = _list(" ".join(move) for move in legal_moves())
+    reports = _list(set(moves_by_lease(LeaseRule.HELD)) - {Action.HEARTBEAT})
+    reclaims = _list(moves_by_lease(LeaseRule.LAPSED))
+    new_lives = _list((Action.ENQUEUE, Action.MOVE, Action.RESTART))
+    return {
+        "illegal_move": f"move || ' ' || coalesce(state_from, '{GONE}') || ' '"
+        f" || coalesce(state_to, '{GONE}') NOT IN ({legal})",
+        "missing_version": "version > before_version + 1",
+        "missing_birth": "before_version IS NULL AND version > 1 AND born_here",
+        "forked_version": "version = before_version",
+        "broken_chain": "version = before_version + 1 AND ("
+        + " OR ".join(
+            f"{name}_from IS DISTINCT FROM before_{name}_to"
+            for name in ("queue", "state", "attempts", "lease")
+        )
+        + ")",
+        "double_lease": f"move = '{Action.DEQUEUE}' AND before_state_to = '{State.INFLIGHT}'",
+        "lease_out_of_place": "(lease_to IS NOT NULL)"
+        f" <> coalesce(state_to = '{State.INFLIGHT}', false)",
+        "foreign_report": f"move IN ({reports}) AND state_from = '{State.INFLIGHT}'"
+        " AND state_to IS NOT NULL AND settled IS DISTINCT FROM lease_from",
+        # A removal is known to the second.
+        "early_reclaim": f"move IN ({reclaims}) AND lease_end_from"
+        f" > CASE WHEN state_to IS NULL THEN at + {second} ELSE at END",
+        "early_delivery": f"move = '{Action.DEQUEUE}' AND due_from > at",
+        "expired_delivery": f"move = '{Action.DEQUEUE}' AND expires_at <= at",
+        # An undo restores the attempts that the task had when it was deleted.
+        "wrong_attempts": f"state_to IS NOT NULL AND move <> '{Action.UNDELETE}' AND NOT"
+        f" CASE WHEN move IN ({new_lives}) THEN attempts_to = 0"
+        f" ELSE attempts_to = coalesce(attempts_from, 0) + CASE move"
+        f" WHEN '{Action.DEQUEUE}' THEN 1 WHEN '{Action.RELEASE}' THEN -1 ELSE 0 END END",
+        "unexplained_end": f"state_to IN ({_list(FINISHED)}) AND (finished_at IS NULL"
+        f" OR (state_to = '{State.DEAD}' AND dead_reason IS NULL))",
+    }
+
+
+def _list(words: Iterable[str]) -> str:
+    return ", ".join(sorted(f"'{word}'" for word in words))

@@ -1,15 +1,15 @@
-"""Counting the writes of tasks, as the store's log shows them: on DynamoDB its table's stream.
+"""The recorder: it reads chunks of writes from the store's log (on DynamoDB the table's stream).
 
-A batch of the log becomes one conditional write, whatever its size; see ``counters``.  Lambda
-delivers a batch again, whole or in halves, when it is not sure that it was taken: the buffer says
-how far each shard is counted, so what comes again changes nothing.
+For each chunk, in this order:
 
-Where there is a lake, a batch is written to it first; see ``changelog``.  Then the objects go that
-tasks have let go of; see ``domain.offload``.
+1. The writes are added to the lake, if there is one; see ``changelog``.
+2. The index of values is updated; see ``matching``.
+3. The objects of payloads that no task refers to any longer are dropped; see ``domain.offload``.
+4. Webhooks report the ends of tasks; see ``ops.delivery.end_webhooks``.
+5. The writes are counted, with one conditional write for a chunk of any size; see ``counters``.
 
-Values that a queue indexes are noted then; see ``matching``.
-
-Before a batch counts, other queues are told of the tasks that it ends; see ``ends``.
+Lambda repeats a chunk, in one or in halves, if it does not know whether the chunk was processed.
+The buffer of the counters has the position in each shard, so a repetition changes nothing.
 """
 
 from collections import Counter, deque
@@ -22,12 +22,11 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.instants import MINUTE
 from headrace.domain.offload import ObjectStore, may_come_again
 from headrace.domain.task import State
-from headrace.domain.transitions import Event, Transition, transition
+from headrace.domain.transitions import Event, Transition, batch_deltas, transition
 from headrace.domain.write import TaskWrite
-from headrace.history.batch_recounting import batch_deltas
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer
-from headrace.history.counters import BATCH_BYTES, Counters, buffer_of
+from headrace.history.counters import CHUNK_BYTES, Counters, buffer_of
 from headrace.history.faults import FAULT_BYTES
 from headrace.history.matching import Matching
 from headrace.ops.delivery.end_webhooks import EndWebhooks
@@ -36,22 +35,22 @@ from headrace.safe_logging import safe_logger
 _log: Final = safe_logger(__name__)
 
 _TRIES: Final = 20
-# What a record of a buffer takes for a queue or a minute besides the name, and for one duration.
+# Bytes of a buffer for a queue or a minute, besides the name, and for one duration.
 _ENTRY_BYTES: Final = 48
 _DURATION_BYTES: Final = 12
 _NAME_BYTES: Final = 70  # an id, at most
-_NAMED_AT_ONCE: Final = 25  # members: so many names are brought away from the buffer
+_NAMED: Final = 25  # members of a batch that a buffer names; then they are written to the batch
 _SURELY_SMALL: Final = 250  # records
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What became of a batch: numbers of writes, and the sequence number to go on from.
+    """The result of a chunk: numbers of writes.
 
-    ``unreadable`` says of each write that shows no task why; they are left out for good.
-    ``failed_at`` is the first that could not be counted now and must come again, None if all were.
-    ``events`` is what happened in those that were counted, all queues together; ``arrived`` are the
-    queues in which tasks came to wait.
+    ``unreadable`` has for each write that could not be read the reason; these are never counted.
+    ``failed_at`` is the sequence number of the first write that must come again, or None.
+    ``events`` are the numbers of events in the writes that were counted, of all queues together.
+    ``arrived`` are the queues that tasks entered to wait there.
     """
 
     counted: int
@@ -63,28 +62,28 @@ class Recorded:
 
 
 class _WriteReading(NamedTuple):
-    """One write that was understood."""
+    """A write and its meaning."""
 
     write: TaskWrite
     change: Transition
     line: Line | None
     batches: tuple[tuple[str, BatchDelta], ...] = ()
-    let_go: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Recording:
-    """The use case, with what it needs from outside."""
+    """Records chunks of writes; a part that is None is skipped."""
 
     counters: Counters
     changelog: Changelog | None = None
     objects: ObjectStore | None = None
     ends: EndWebhooks | None = None
     matching: Matching | None = None
-    _buffers: dict[int, Buffer] = field(default_factory=dict)  # as last written by us
+    _buffers: dict[int, Buffer] = field(default_factory=dict)  # as this process wrote them last
 
     def record(self, shard: str, writes: Sequence[TaskWrite]) -> Recorded:
-        """Count *writes* of one shard of the log, each once however often it comes."""
+        """Record *writes* of one shard of the log; a repetition counts nothing twice."""
         readings: dict[int, _WriteReading] = {}
         unreadable: list[str] = []
         for write in writes:
@@ -94,7 +93,8 @@ class Recording:
                 unreadable.append(f"{write.sequence}: {error}")
         ordered = [readings[sequence] for sequence in sorted(readings)]
         try:
-            self._write(ordered)
+            if self.changelog is not None:
+                self.changelog.write([reading.line for reading in ordered if reading.line])
             if self.matching is not None:
                 self.matching.write([reading.write for reading in ordered])
         except Unavailable:
@@ -120,22 +120,22 @@ class Recording:
         )
 
     def position(self, shard: str) -> int:
-        """Return the last sequence number counted of *shard*, -1 if none was."""
-        return self.counters.buffer(buffer_of(shard)).done(shard)
+        """Return the last sequence number counted of *shard*; -1 before the first one."""
+        return self.counters.buffer(buffer_of(shard)).position(shard)
 
     def _count(self, shard: str, readings: Sequence[_WriteReading], events: Counter[Event]) -> int:
-        """Add *readings* to the buffer of their shard, and what happened to *events*.
+        """Add *readings* to the buffer of their shard, and their events to *events*.
 
-        Return how many were new.
+        Return the number of new ones.
         """
         number, notified = buffer_of(shard), self.ends is None
         for _ in range(_TRIES):
-            # Taken out until it is written: what is half done must not be gone on with.
+            # Taken out until it is written, so that a failure leaves no half changed buffer.
             buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
-            done = buffer.done(shard)
-            fresh = [reading for reading in readings if reading.write.sequence > done]
+            position = buffer.position(shard)
+            fresh = [reading for reading in readings if reading.write.sequence > position]
             if not fresh:
-                self.counters.post(buffer)  # whoever counted them may have come no further
+                self.counters.post(buffer)  # another process may have counted and not posted
                 self._buffers[number] = buffer
                 return 0
             if self.ends is not None and not notified:  # before they are counted
@@ -146,14 +146,14 @@ class Recording:
                 buffer.add(reading.change)
             self._add_to_batches(buffer, fresh)
             buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
-            buffer.reach(shard, fresh[-1].write.sequence, self.counters.now())
-            if self.counters.keep(buffer):
+            buffer.advance(shard, fresh[-1].write.sequence, self.counters.now())
+            if self.counters.write(buffer):
                 events.update(one.event for read in fresh for one in read.change.happenings)
                 self.counters.post(buffer)
                 self._buffers[number] = buffer
                 return len(fresh)
             self.counters.wait()
-        message = "too many shards of the stream are being counted at once"
+        message = "too many shards of the stream are being counted at the same time"
         raise Unavailable(message)
 
     def _add_to_batches(self, buffer: Buffer, readings: Sequence[_WriteReading]) -> None:
@@ -164,39 +164,33 @@ class Recording:
         batches = self.counters.batches
         for batch_id, delta in deltas.items():
             if batches is not None and batches.names.full(batch_id):
-                delta.born.clear()  # nobody remembers it
+                delta.born.clear()  # the batch has enough names
             if batches is not None and batches.names.dead_full(batch_id):
-                delta.died.clear()  # likewise
+                delta.died.clear()
             known = batches is None or batches.failure_known(batch_id)
             watch_from = self.counters.watch_from
             buffer.add_to_batch(batch_id, delta, watch_from=watch_from, failure_known=known)
             born = buffer.batches[batch_id].born
-            if batches is not None and len(born) >= _NAMED_AT_ONCE:
-                batches.remember(batch_id, born)  # be it that it is not counted in the end
+            if batches is not None and len(born) >= _NAMED:
+                batches.remember(batch_id, born)  # even if this chunk fails later
                 born.clear()
 
     def _drop_objects(self, readings: Sequence[_WriteReading]) -> None:
-        """Drop the objects that tasks have let go of: no name is ever used again.
+        """Drop the objects that no task refers to any longer; their names are never used again.
 
-        But for uploads that a task may yet be made of: those become orphans like others.
-
-        Before they are counted, so that a batch which comes again drops them again.  What cannot
-        be dropped is left to ``ops.delivery.orphans``.
+        Uploads that another task may still use stay, and become orphans like others.  This comes
+        before counting, so that a chunk that is repeated drops them again.  Objects that cannot be
+        dropped now are left to ``ops.delivery.orphans``.
         """
         if self.objects is None:
             return
         now = self.counters.now()
-        let_go = (name for reading in readings for name in reading.let_go)
-        names = [name for name in let_go if not may_come_again(name, now)]
+        dropped = (name for reading in readings for name in reading.dropped)
+        names = [name for name in dropped if not may_come_again(name, now)]
         try:
             self.objects.drop(names)
         except Unavailable as error:
-            _log.warning("Payloads stay for now: %s", error)
-
-    def _write(self, readings: Sequence[_WriteReading]) -> None:
-        """Bring the batch to the lake, if there is one.  Raises Unavailable."""
-        if self.changelog is not None:
-            self.changelog.write([reading.line for reading in readings if reading.line])
+            _log.warning("Payloads of finished tasks are not removed yet: %s", error)
 
     def _read(self, shard: str, write: TaskWrite) -> _WriteReading:
         """Return the reading of *write*.  Raises UnreadableWrite."""
@@ -204,17 +198,17 @@ class Recording:
         batches = batch_deltas(write)
         for _, delta in batches:
             delta.first_at = delta.last_at = change.at
-        let_go = _let_go(write)
+        dropped = _dropped_objects(write)
         spot = change.entered or change.left
         if self.changelog is None or spot is None:
-            return _WriteReading(write, change, None, batches, let_go)
+            return _WriteReading(write, change, None, batches, dropped)
         payload = self.changelog.keeps_payload(spot[0])
-        told = line(write, change, shard=shard, payload=payload)
-        return _WriteReading(write, change, told, batches, let_go)
+        entry = line(write, change, shard=shard, payload=payload)
+        return _WriteReading(write, change, entry, batches, dropped)
 
 
-def _let_go(write: TaskWrite) -> tuple[str, ...]:
-    """Return the names of the objects that the task of *write* refers to no more."""
+def _dropped_objects(write: TaskWrite) -> tuple[str, ...]:
+    """Return the names of the objects that the task of *write* no longer refers to."""
     if write.before is None or not (before := write.before.offloaded.values()):
         return ()
     kept = () if write.after is None else write.after.offloaded.values()
@@ -222,7 +216,7 @@ def _let_go(write: TaskWrite) -> tuple[str, ...]:
 
 
 def _arrivals(readings: Sequence[_WriteReading]) -> frozenset[str]:
-    """Return the queues in which a task has come to wait."""
+    """Return the queues that a task entered to wait there."""
     return frozenset(
         reading.change.entered[0]
         for reading in readings
@@ -233,7 +227,7 @@ def _arrivals(readings: Sequence[_WriteReading]) -> frozenset[str]:
 
 
 def _too_large(readings: Sequence[_WriteReading]) -> bool:
-    """Tell whether *readings* might add more to a buffer than it has room for."""
+    """Return whether *readings* may add more to a buffer than it has room for."""
     failed = [one.change for one in readings if one.change.old_fault or one.change.new_fault]
     if len(readings) + 2 * len(failed) <= _SURELY_SMALL:
         return False
@@ -257,11 +251,11 @@ def _too_large(readings: Sequence[_WriteReading]) -> bool:
     entries = _ENTRY_BYTES * (len(queues) + len(minutes) + len(flows) + 5 * len(named))
     entries += _DURATION_BYTES * (len(events) + len(moved))
     entries += sum(FAULT_BYTES + len(queue) for queue, _ in _faults(failed))
-    return names + entries > BATCH_BYTES
+    return names + entries > CHUNK_BYTES
 
 
 def _faults(changes: Iterable[Transition]) -> set[tuple[str, str]]:
-    """Return the queues and fingerprints of which a buffer has to know after *changes*."""
+    """Return the queues and fingerprints that a buffer has to hold after *changes*."""
     sides = (
         (spot, fault)
         for change in changes
@@ -271,15 +265,15 @@ def _faults(changes: Iterable[Transition]) -> set[tuple[str, str]]:
 
 
 def _named(readings: Sequence[_WriteReading]) -> int:
-    """Return how many members a buffer may name after *readings*, at most."""
+    """Return the largest number of members that a buffer may name after *readings*."""
     born: Counter[str] = Counter()
     died: Counter[str] = Counter()
-    others = 0  # that are dead no more, and names of queues
+    others = 0
     for reading in readings:
         for batch_id, delta in reading.batches:
             born[batch_id] += len(delta.born)
             died[batch_id] += len(delta.died)
             others += len(delta.revived)
-    kept = sum(min(number, _NAMED_AT_ONCE) for number in born.values())
+    kept = sum(min(number, _NAMED) for number in born.values())
     queues = sum(2 * min(number, QUEUES + 1) for number in born.values())
     return kept + queues + sum(min(number, DEAD_IDS) for number in died.values()) + others

@@ -1,15 +1,28 @@
-"""Recount a queue: count its tasks by the index, and set its counters to the result.
+"""Recounts: they correct the counters of a queue, or of a batch, after the recorder missed changes.
 
-For a queue of which the recorder has missed changes.  A call counts for some seconds and returns a
-cursor for the next one.  The index is read twice:
+A call counts for some seconds and returns a cursor for the next one.
+
+For a queue, the tasks are counted by the index, which is read twice:
 
 - The first pass counts its entries.  The index does not tell which tasks were cancelled or have
-  failed, so it also reads each task that has not succeeded.  Then the counters are set.  Changes up
-  to that time that the recorder gets later do not count again: see ``Counters.set_counts``.
+  failed, so it also reads each task that has not succeeded.  Then the counters are set.  The
+  recorder does not count changes up to that time that come later: see ``Counters.set_counts``.
 - The second pass compares.  If the index has other entries now, tasks changed while they were
   counted, and the counters may be off by those tasks: the result is not exact.
 
-Until the first pass is over a recount changes nothing, so it may be dropped or begun again.
+Until the first pass is over, a recount changes nothing, so it may be dropped or started again.
+
+For a batch, each ended task is read, because no index has the members.  The batch takes the numbers
+only if
+
+- all members are found: those not spawned by a report are as many as the total, and no spawned one
+  is missing;
+- and each ended ``_SETTLED`` before the recount began.
+
+Every change of these members is then older than ``_MARGIN`` before the beginning, and every other
+change is later, however late clocks, slow writes and the index are.  From then on the batch skips
+changes from before that time that the recorder gets later.  Otherwise the batch stays as it is: a
+member that was removed looks like one that never existed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +30,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
-from headrace.domain.batch import HASHES, hash_of
+from headrace.domain.batch import HASHES, FoundMembers, TaskBatch, hash_of
 from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
@@ -26,24 +39,30 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task, places_of
 from headrace.domain.transitions import standing_fault
 from headrace.history.counters import Counters
-from headrace.history.faults import FaultChanges, QueueFaults, body_of, kinds_of
+from headrace.history.faults import QueueFaults, QueueKinds, count_of, kinds_body, kinds_of
 from headrace.history.tally import CANCELLED, STATES, Counts, counts_of
 from headrace.ops.shared.audit import Audit
 from headrace.ops.shared.paging import Cursors
 from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.tasks.batches import BatchOperations
 from headrace.store.base import Position, Record, Store
+from headrace.store.call_scope import flat_rate
+from headrace.store.records import queues as queue_records
 
 KIND: Final = "recount"
 _DROPPED_AFTER: Final = timedelta(hours=1)
 _PAGE: Final = 2_000
 _READ: Final = 100
+_ENDED: Final = (State.SUCCEEDED, State.DEAD)
+_SETTLED: Final = timedelta(minutes=10)
+_MARGIN: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Recounted:
     """The progress of a recount: final without a ``cursor``.
 
-    ``was`` is what the counters say or, once they are set, what they said before.
+    ``was`` has the numbers of the counters, after they are set those before.
     ``exact``: no task of the queue was written since the first step.
     """
 
@@ -55,11 +74,11 @@ class Recounted:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a recount is; times are microseconds since 1970.
+    """The progress of a recount; times are microseconds since 1970.
 
     ``places`` is the number of places that both passes have read, and ``after`` the last entry read
     of the next one.  ``digests`` has for each pass a sum over the entries that it has read.
-    ``was`` is what the counters said when they were set, None before.
+    ``was`` has the numbers of the counters before they were set; None until then.
     """
 
     id: str
@@ -81,8 +100,11 @@ class _Progress:
         ]
 
     def body(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        return {**asdict(replace(self, faults=QueueFaults())), "faults": body_of(self.faults.kinds)}
+        """Return the progress as JSON."""
+        return {
+            **asdict(replace(self, faults=QueueFaults())),
+            "faults": kinds_body(self.faults.kinds),
+        }
 
     @classmethod
     def of(cls, record: Record) -> Self:
@@ -93,7 +115,7 @@ class _Progress:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Recounting:
-    """The use case, with what it needs from outside; a step counts for *patience* seconds."""
+    """Recounts queues; a step counts for *patience* seconds."""
 
     store: Store
     queues: QueueOperations
@@ -108,8 +130,8 @@ class Recounting:
         """Begin to recount *queue*, or continue at *cursor*.
 
         Raises NotFound for the queue, InvalidRequest for a cursor of a recount that was dropped or
-        that another one has replaced, and Unavailable if the same step is taken at the same time:
-        then it may be repeated.
+        replaced by another one, and Unavailable if the same step runs at the same time, or if it
+        could not be finished: then it may be repeated.
         """
         source = self.queues.get(queue)
         scope = f"recount {queue}"
@@ -160,7 +182,7 @@ class Recounting:
             raise Unavailable(message)
 
     def _read_page(self, progress: _Progress, places: Sequence[Place]) -> None:
-        """Read the next entries, with those past retention: they count until they are removed."""
+        """Read the next entries; a task past its retention counts until it is removed."""
         number, at = divmod(progress.places, len(places))
         place, after = places[at], progress.after
         behind = None if after is None else Position(instant_of(after[0]), after[1])
@@ -179,7 +201,7 @@ class Recounting:
             progress.numbers[state] += len(entries)
             progress.exact &= all(entry.own_time <= began for entry in entries)
             return
-        faults = FaultChanges()
+        faults: QueueKinds = {}
         for task in self._tasks(entries):
             if task is None or task.spent is not None or task.place != place:
                 progress.exact = False
@@ -188,11 +210,11 @@ class Recounting:
             progress.numbers[CANCELLED] += place.state is State.DEAD and task.cancelled
             progress.exact &= not _written_since(began, task)
             _count_fault(faults, task)
-        for kinds in faults.by_queue.values():
+        for kinds in faults.values():
             progress.faults.merge(kinds, now=0)
 
     def _tasks(self, entries: Sequence[Entry]) -> Iterator[Task | None]:
-        """Yield the task of each entry, None where there is none any more."""
+        """Yield the task of each entry; None if it was removed."""
         ids = list(dict.fromkeys(entry.task_id for entry in entries))
         for start in range(0, len(ids), _READ):
             some = ids[start : start + _READ]
@@ -208,7 +230,7 @@ class Recounting:
 
 
 def _digest(entries: Sequence[Entry]) -> int:
-    """Return a sum that is the same for the same entries, in whatever order and pages."""
+    """Return a sum that does not depend on the order of the entries, nor on their pages."""
     return sum(
         hash_of(f"{entry.place.label} {micros_of(entry.scheduled_at)} {entry.task_id}")
         for entry in entries
@@ -216,15 +238,123 @@ def _digest(entries: Sequence[Entry]) -> int:
 
 
 def _written_since(began: datetime, task: Task) -> bool:
-    """Tell whether *task* came to its state after *began*."""
+    """Return whether *task* entered its state after *began*."""
     times = (task.enqueued_at, task.returned_at, task.started_at, task.finished_at)
     return any(at is not None and at > began for at in times)
 
 
-def _count_fault(faults: FaultChanges, task: Task) -> None:
+def _count_fault(faults: QueueKinds, task: Task) -> None:
     fault = standing_fault(task)
     if fault is not None:
         at = task.errors[-1].at if task.errors else task.finished_at or task.scheduled_at
-        kind = faults.count(task.queue, fault.fingerprint)
+        kind = count_of(faults, task.queue, fault.fingerprint)
         kind.step(fault, 1)
         kind.see(fault, micros_of(at), times=0)  # the recorder counts how often errors come
+
+
+@dataclass(frozen=True, slots=True)
+class RecountedBatch:
+    """The progress of a recount of a batch: final without a ``cursor``.
+
+    ``was`` is the batch before.  ``refusal`` is the reason why it was not changed, or None.
+    """
+
+    found: FoundMembers
+    was: TaskBatch
+    refusal: str | None
+    cursor: str | None
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class BatchRecounting:
+    """Recounts batches; a step counts for *patience* seconds."""
+
+    store: Store
+    batches: BatchOperations
+    cursors: Cursors
+    audit: Audit
+    now: Callable[[], datetime]
+    patience: float = 5.0
+
+    def step(self, batch_id: str, cursor: str | None = None) -> RecountedBatch:
+        """Begin to recount the members of a batch, or continue; the last step corrects the batch.
+
+        Raises NotFound for the batch, and InvalidRequest for a cursor of another list.
+        """
+        was = self.batches.get(batch_id)
+        scope = f"recount batch {was.key}"
+        began, found, where, after = self.now(), FoundMembers(), ("", 0), None
+        if cursor is not None:
+            micros, numbers, queue, number, end = self.cursors.read(scope, cursor)
+            dead_ids = tuple(numbers.pop("dead_ids"))
+            began, found = instant_of(micros), FoundMembers(**numbers, dead_ids=dead_ids)
+            where = (queue, number)
+            after = None if end is None else Position(instant_of(end[0]), end[1])
+        until = self.now() + timedelta(seconds=self.patience)
+        while (place := self._place(*where)) is not None:
+            with flat_rate():  # most of these tasks are not in the batch
+                page = self.store.entries(place, after=after, limit=_READ)
+                ids = [entry.task_id for entry in page.entries]
+                tasks = self.store.read(ids, payload=False)
+            for task_id in ids:
+                found = _with_task(found, was.key, tasks.get(task_id), place, began - _SETTLED)
+            after = page.last
+            where = (place.queue, _number(place) + (after is None))
+            if self.now() >= until:
+                end = None if after is None else (micros_of(after.scheduled_at), after.task_id)
+                state = (micros_of(began), asdict(found), *where, end)
+                return RecountedBatch(found, was, None, self.cursors.write(scope, state))
+        return self._finish(was, found, began - _MARGIN)
+
+    def _finish(self, was: TaskBatch, found: FoundMembers, until: datetime) -> RecountedBatch:
+        with self.audit.action("recount", where={"batch": was.id}) as outcome:
+            outcome.matched, outcome.changed = found.created, 0
+            now = self.batches.recount(was.id, found, until)
+            outcome.changed = int(now.version != was.version)
+        return RecountedBatch(found, was, _refusal(now, found), None)
+
+    def _place(self, queue: str, number: int) -> Place | None:
+        """Return a place of *queue* by its number, or the first place of the next queue."""
+        record = self.store.record(queue_records.KIND, queue) if queue else None
+        if record is not None:
+            stored = queue_records.from_record(record)
+            shard, dead = divmod(number, 2)
+            if shard < max(stored.shards_ever, stored.shards_in_use):
+                return Place(queue, _ENDED[dead], shard)
+        records, _ = self.store.records(queue_records.KIND, after=queue, limit=1)
+        return Place(records[0].name, _ENDED[0], 0) if records else None
+
+
+def _number(place: Place) -> int:
+    """Return the number of a place in its queue, which does not depend on its shards."""
+    return 2 * place.shard + _ENDED.index(place.state)
+
+
+def _with_task(
+    found: FoundMembers, key: str, task: Task | None, place: Place, settled: datetime
+) -> FoundMembers:
+    """Return *found* with *task* added, if it is a member that ended by *settled*."""
+    if task is None or task.spent is not None or task.place != place:
+        return found
+    if task.finished_at is None or task.finished_at > settled:
+        return found
+    member = next((one for one in task.batches or () if one.batch == key), None)
+    if member is None:
+        return found
+    return found.with_member(task.id, member, dead=task.state is State.DEAD)
+
+
+def _refusal(batch: TaskBatch, found: FoundMembers) -> str | None:
+    """Return why *batch* did not take the numbers *found*; None if it has them."""
+    if batch.total is None:
+        return "total is not known: close the batch, then count it again"
+    if found.direct != batch.total:
+        return (
+            f"{found.direct} of the total of {batch.total} members are kept and ended "
+            f"ten minutes before: of the others it cannot be told whether and how they ended"
+        )
+    if found.owed:
+        return "members that others spawned are not kept, or did not end ten minutes before"
+    if not batch.says(found):
+        return "something was counted in the last minutes: count again in ten"
+    return None

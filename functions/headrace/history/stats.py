@@ -1,17 +1,14 @@
-"""How a queue is doing: counts, ages, rates, and a series of points for charts.
+"""The state of a queue: numbers of tasks, ages, rates, and a series of points for charts.
 
-Long, because all of these read the same few things at one moment, and must agree on it.
+Numbers and series are the recorder's, a second or so behind.  A few hundred entries of the index
+show what waits and what is in flight now: in a small queue they are the numbers, in a large queue
+they divide the recorder's.
 
-Counts and series are the recorder's, a second or so behind.  What waits and what is in flight is
-looked up in the index as well, some hundred entries at most: in a small queue that *is* the count,
-in a large one it divides the recorder's number into ready and scheduled.
+The figures are as of the latest change that the recorder has counted.  The stream brings nothing
+while nothing changes, so if that change is older than some seconds, the index is searched for a
+newer change of this queue.  Without one, the figures are as of now.
 
-**How old the figures are.**  They are as of the latest change the recorder has counted.  Nothing
-comes from the stream while nothing changes, so when that is a while ago the index is asked for a
-change of this queue that came after it: if there is none, the figures are as of now.
-
-**How far back.**  The recorder's minutes are kept for a week; what came before is in the lake, from
-where the days that are rolled up are read.
+The recorder's minutes are kept for a week; earlier days are read from the lake.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,16 +17,15 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace.domain.change import Entry
-from headrace.domain.instants import MICROSECOND, MINUTE, instant_of, micros_of
+from headrace.domain.instants import MINUTE, instant_of, micros_of
 from headrace.domain.queue import Queue, Threshold
-from headrace.domain.task import State, Status, Task
+from headrace.domain.task import State, Status
 from headrace.domain.transitions import Event
-from headrace.history.counters import Counters, Totals
-from headrace.history.exact_counts import exact_counts
-from headrace.history.metrics import STEP_SECONDS, Archive, MetricSeries, Steps
+from headrace.history.counters import Counters
+from headrace.history.index_counts import FINISHED, GLANCE, QueueIndex, Sample, exact_counts
+from headrace.history.series import STEP_SECONDS, Archive, MetricSeries, Steps
 from headrace.history.tally import Activity, by_state, cancelled_of
-from headrace.history.throughput import Failing
+from headrace.history.totals import Failing, Totals
 from headrace.ops.shared.group_limits import Blocking
 from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.queues import QueueOperations
@@ -43,15 +39,11 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 250  # entries of one state and side, all shards together
 _FEW: Final = 100
-_GLANCE: Final = 50
 _FIRST: Final = 8  # enough for the oldest
-_FRESH: Final = timedelta(seconds=5)  # not worth asking whether there is something newer
-_SHARDS_ASKED: Final = 4  # tasks are spread evenly: what is missing is missing on each
-_LEAST_PART: Final = 0.001
-_FINISHED: Final = (State.SUCCEEDED, State.DEAD)
+_FRESH: Final = timedelta(seconds=5)  # figures of this age are as of their last change
 
 Each: TypeAlias = Callable[[Callable[[Queue], "Glance"], Iterable[Queue]], Iterable["Glance"]]
-"""What map() does with one iterable: the result of a look at each of some queues, in order."""
+"""A function like map() for one iterable: it returns the results in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +54,20 @@ class EventRates:
     dequeued: float
     succeeded: float
     failed: float
-    moved: float = 0.0  # on to another queue, by a worker
+    moved: float = 0.0  # to another queue, by a worker
 
     @property
     def out(self) -> float:
-        """What leaves as it should: succeeded, or moved on."""
+        """Tasks that leave without an error: succeeded, or moved on."""
         return self.succeeded + self.moved
 
 
 @dataclass(frozen=True, slots=True)
 class GroupGlance:
-    """A group among the next turns: how many are its, since when its first is due (seconds).
+    """A group among the next turns: the number of its turns, and the age of the first (seconds).
 
-    ``dequeued`` is its part of what the queue delivers a second, as the next turns divide it.
-    ``blocked`` is what keeps it from having another task in flight.
+    ``dequeued`` is its part of the queue's deliveries per second, by the next turns.
+    ``blocked`` is the limit that keeps it from having another task in flight, or None.
     """
 
     group_key: str | None
@@ -87,13 +79,14 @@ class GroupGlance:
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """A queue at a glance; ages are seconds, None when there is no such task.
+    """The state of one queue; ages are seconds, None if there is no such task.
 
-    ``alerts`` are those that are on, None for a queue that can have none.
+    ``cancelled`` is a part of the dead tasks; unless exact, the number may be too small.
+    ``alerts`` are the alerts that are on; None without alert settings.
     """
 
     counts: Mapping[Status, int]
-    cancelled: int  # of the dead: unless exact, as far as the recorder knows, so rather too few
+    cancelled: int
     age_of_oldest_ready: float | None
     age_of_oldest_inflight: float | None
     rates: EventRates
@@ -105,10 +98,11 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """A queue among many; ``started`` is by five minutes, of an hour, ``alerts`` as above.
+    """The state of one queue of many.
 
-    ``grown`` is by how many more tasks wait than five minutes ago, ``died`` how many did since.
-    ``failing`` is None unless more attempts fail than usually do.
+    ``started`` are the starts of the last hour by five minutes, ``grown`` is the change of the
+    number of waiting tasks in five minutes, ``died`` the number of deaths in this time.
+    ``failing`` is None unless more attempts fail than usual; ``alerts`` are as in QueueStats.
     """
 
     counts: Mapping[Status, int]
@@ -124,38 +118,15 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Several queues at a glance; ``as_of`` is the latest change counted, None for none yet."""
+    """The state of several queues; ``as_of`` is the latest change counted, or None."""
 
     queues: Mapping[str, Glance]
     as_of: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The first entries of a stretch of the index, in order; ``complete`` when that is all."""
-
-    entries: Sequence[Entry]
-    complete: bool
-
-    @property
-    def count(self) -> int:
-        return len(self.entries)
-
-    def at_least(self, number: int) -> int:
-        """Return *number*, as far as what was seen agrees."""
-        return self.count if self.complete else max(number, self.count)
-
-    def estimate(self, begin: datetime | None, end: datetime | None) -> float:
-        """Return about how many there are from *begin* to *end*, were they as dense all along."""
-        if self.complete or begin is None or end is None or end <= begin:
-            return self.count
-        part = (self.entries[-1].own_time - begin) / (end - begin)
-        return self.count / min(1.0, max(_LEAST_PART, part))
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class StatsOperations:
-    """The use case, with what it needs from outside."""
+    """Shows the state of queues."""
 
     store: Store
     queues: QueueOperations
@@ -166,53 +137,51 @@ class StatsOperations:
     archive: Archive | None = None
 
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
-        """Return how *queue* is doing; *exact* counts every entry of the index instead.
+        """Return the state of *queue*; *exact* counts every entry of the index.
 
-        Of a queue that has more entries than one call may count, the recorder knows all the same.
+        If the queue has more entries than one call may count, the figures are the recorder's.
         Raises NotFound.
         """
         source = self.queues.cached(queue)
         buffers = self.counters.buffers()
         sums = self.counters.counts(queue, buffers)
-        recorded = by_state(sums)
-        now = self.now()
-        later = self._look(source, State.ENQUEUED, since=now + MICROSECOND, limit=_LOOK)
-        limit = _FEW if later.complete else _LOOK
-        ready = self._look(source, State.ENQUEUED, until=now, limit=limit)
-        inflight = self._look(source, State.INFLIGHT, limit=_GLANCE)
-        as_of = self._as_of(source, buffers, now)
+        index = QueueIndex(self.store, source, by_state(sums), self.now())
+        later = index.scheduled(_LOOK)
+        ready = index.ready(_FEW if later.complete else _LOOK)
+        inflight = index.first(State.INFLIGHT, limit=GLANCE)
+        as_of = self._as_of(index, buffers)
         rates = self._rates(queue, buffers, as_of)
         counted = exact_counts(self.inspect, source) if exact else None
         if counted is not None:
-            as_of, counts, cancelled = now, counted.counts, counted.cancelled
+            as_of, (counts, cancelled) = index.now, counted
         else:
-            ready_count, later_count = self._divided(source, ready, later, recorded, now)
+            ready_count, later_count = index.divide_waiting(ready, later)
             counts = {
                 Status.SCHEDULED: later_count,
                 Status.READY: ready_count,
-                Status.INFLIGHT: inflight.at_least(recorded[State.INFLIGHT]),
-                **{Status(one): self._kept(source, one, recorded, now) for one in _FINISHED},
+                Status.INFLIGHT: inflight.at_least(index.recorded[State.INFLIGHT]),
+                **{Status(state): index.finished(state) for state in FINISHED},
             }
             cancelled = cancelled_of(sums, counts[Status.DEAD])
         return QueueStats(
             counts,
             cancelled,
-            oldest_ready(ready.entries, now),
-            self._oldest_inflight(source, inflight, now),
+            oldest_ready(ready.entries, index.now),
+            _age_of_oldest_inflight(index, inflight),
             rates,
             as_of,
-            _seconds(now - as_of),
-            None if source.settings.groups is None else self._groups(source, rates, now),
+            _seconds(index.now - as_of),
+            None if source.settings.groups is None else self._groups(source, rates, index.now),
             self._alerts(source),
         )
 
     def overview(self, queues: Sequence[Queue], each: Each = map) -> Overview:
-        """Return how *queues* are doing, from what is read of all of them at once.
+        """Return the state of *queues*.
 
-        That is one look at the buffers and one at the totals, and for each queue one at the index:
-        two where more is ready than that shows, four if as much is scheduled, more where tasks may
-        be past their retention.  *each* makes these looks: map(), or one like it that makes several
-        at a time.
+        This reads the buffers and the totals once, and the index for each queue: once in most
+        queues, twice if more tasks are ready than the first look shows, four times if as many are
+        scheduled, and more often if tasks may be past their retention.  *each* makes these looks:
+        map(), or a function like it that makes several at the same time.
         """
         totals, now = self.counters.totals(), self.now()
         glances = each(lambda queue: self._glance(queue, totals, now), queues)
@@ -230,8 +199,8 @@ class StatsOperations:
     ) -> MetricSeries:
         """Return a point for each step from *since* (its minute) to *until* (not included).
 
-        The last hour when neither is named.  What is more than a week ago is read from the lake;
-        steps of days that are not rolled up, or without a lake, say nothing.
+        The default is the last hour.  Points from before the last week are read from the lake; for
+        steps of days that are not rolled up, or without a lake, they are unknown.
         Raises NotFound, InvalidRequest naming ``from`` or ``step_seconds``, and Unavailable.
         """
         source = self.queues.cached(queue)
@@ -242,13 +211,13 @@ class StatsOperations:
         before, unknown = self._before(queue, steps, recorded)
         since_then = self.counters.minutes(queue, buffers, max(steps.first, recorded), steps.last)
         points = steps.points(chain(before, since_then), unknown)
-        as_of = self._as_of(source, buffers, now)
+        as_of = self._as_of(QueueIndex(self.store, source, {}, now), buffers)
         return MetricSeries(points, step_seconds, as_of, _seconds(now - as_of))
 
     def _before(
         self, queue: str, steps: Steps, recorded: int
     ) -> tuple[Iterable[tuple[int, Activity]], Sequence[range]]:
-        """Return the activity before the minute *recorded*, and minutes of which none is known."""
+        """Return the activity before the minute *recorded*, and the minutes that are unknown."""
         if steps.first >= recorded:
             return (), ()
         known = self.archive.known() if self.archive is not None else range(0)
@@ -258,27 +227,24 @@ class StatsOperations:
         unknown = range(steps.first, min(known.start, recorded)), range(known.stop, recorded)
         return happened, unknown
 
-    # -- many queues ---------------------------------------------------------------------------
-
     def _glance(self, queue: Queue, totals: Totals, now: datetime) -> Glance:
         sums = totals.counts(queue.name)
-        recorded = by_state(sums)
-        waiting = recorded[State.ENQUEUED]
-        limit = _GLANCE if waiting <= _GLANCE else _FIRST
-        ready = self._look(queue, State.ENQUEUED, until=now, limit=limit)
+        index = QueueIndex(self.store, queue, by_state(sums), now)
+        waiting = index.recorded[State.ENQUEUED]
+        limit = GLANCE if waiting <= GLANCE else _FIRST
+        ready = index.ready(limit)
         if ready.complete:
             ready_count, later_count = ready.count, max(0, waiting - ready.count)
         else:
-            later = self._look(queue, State.ENQUEUED, since=now + MICROSECOND, limit=limit)
-            if not later.complete and limit < _GLANCE:  # what is to be divided is seen closer
-                ready = self._look(queue, State.ENQUEUED, until=now, limit=_GLANCE)
-                later = self._look(queue, State.ENQUEUED, since=now + MICROSECOND, limit=_GLANCE)
-            ready_count, later_count = self._divided(queue, ready, later, recorded, now)
+            later = index.scheduled(limit)
+            if not later.complete and limit < GLANCE:  # to divide them, more entries are needed
+                ready, later = index.ready(GLANCE), index.scheduled(GLANCE)
+            ready_count, later_count = index.divide_waiting(ready, later)
         counts = {
             Status.SCHEDULED: later_count,
             Status.READY: ready_count,
-            Status.INFLIGHT: max(0, recorded[State.INFLIGHT]),
-            **{Status(one): self._kept_at_a_glance(queue, one, recorded, now) for one in _FINISHED},
+            Status.INFLIGHT: max(0, index.recorded[State.INFLIGHT]),
+            **{Status(state): index.finished_at_a_glance(state) for state in FINISHED},
         }
         throughput, micros = totals.throughput(queue.name), micros_of(now)
         return Glance(
@@ -293,7 +259,7 @@ class StatsOperations:
         )
 
     def _alerts(self, queue: Queue) -> Mapping[Threshold, "Alert"] | None:
-        """Return the alerts that are on; None for a queue that can have none."""
+        """Return the alerts that are on; None for a queue without alert settings."""
         settings = queue.settings.alerts
         if settings is None:
             return None
@@ -302,66 +268,6 @@ class StatsOperations:
         with flat_rate():
             state = state_of(self.store, queue)
         return {} if state is None else state.on(settings)
-
-    def _kept_at_a_glance(
-        self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
-    ) -> int:
-        """Return the recorder's number where nothing can be past its retention yet."""
-        young = now - queue.created_at <= timedelta(seconds=_retention(queue, state))
-        if young or recorded[state] <= 0:
-            return max(0, recorded[state])
-        return self._kept(queue, state, recorded, now)
-
-    # -- counts --------------------------------------------------------------------------------
-
-    def _divided(
-        self,
-        queue: Queue,
-        ready: _Seen,
-        later: _Seen,
-        recorded: Mapping[State, int],
-        now: datetime,
-    ) -> tuple[int, int]:
-        """Return how many of those waiting are ready, and how many are scheduled for later."""
-        if ready.complete and later.complete:
-            return ready.count, later.count
-        waiting = max(recorded[State.ENQUEUED], ready.count + later.count)
-        if later.complete:
-            return waiting - later.count, later.count
-        if ready.complete:
-            return ready.count, waiting - ready.count
-        last = self._newest(queue, State.ENQUEUED)
-        before = ready.estimate(ready.entries[0].own_time, now)
-        after = later.estimate(now, last.own_time if last else None)
-        share = round(waiting * before / (before + after))
-        share = min(max(share, ready.count), waiting - later.count)
-        return share, waiting - share
-
-    def _kept(
-        self, queue: Queue, state: State, recorded: Mapping[State, int], now: datetime
-    ) -> int:
-        """Return how many finished tasks there are, without those past their retention.
-
-        The table may take two days to forget them, and only then does the recorder hear of it.
-        """
-        oldest = self._look(queue, state, limit=_GLANCE)
-        finished = oldest.at_least(recorded[state])
-        hidden = sum(entry.hidden(now) for entry in oldest.entries)
-        if oldest.complete or hidden < oldest.count:
-            return finished - hidden
-        retention = timedelta(seconds=_retention(queue, state))
-        over = oldest.estimate(oldest.entries[0].own_time, now - retention)
-        return max(0, finished - round(over))
-
-    # -- ages, rates, freshness ----------------------------------------------------------------
-
-    def _oldest_inflight(self, queue: Queue, inflight: _Seen, now: datetime) -> float | None:
-        """Return how long the task whose first lease ends first has been worked on."""
-        task = self._task(inflight.entries[0]) if inflight.entries else None
-        if task is None or task.started_at is None:
-            return None
-        still = (task.queue, task.state) == (queue.name, State.INFLIGHT)
-        return _seconds(now - task.started_at) if still else None
 
     def _groups(self, queue: Queue, rates: EventRates, now: datetime) -> Sequence[GroupGlance]:
         """Return the groups that have most of the next turns."""
@@ -387,71 +293,37 @@ class StatsOperations:
         events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED, Event.MOVED)
         return EventRates(*(total.number(event) / seconds for event in events))
 
-    def _as_of(self, queue: Queue, buffers: Sequence[Record], now: datetime) -> datetime:
-        """Return the time up to which all changes of *queue* are counted, as far as one can see."""
-        counted = max((buffer.body["as_of"] for buffer in buffers), default=0) or None
-        as_of = queue.created_at if counted is None else min(now, instant_of(counted))
-        if now - as_of <= _FRESH or any(self._changes_after(queue, as_of, now)):
+    def _as_of(self, index: QueueIndex, buffers: Sequence[Record]) -> datetime:
+        """Return the time up to which all changes of the queue are counted, by the index."""
+        counted = max((buffer.body["as_of"] for buffer in buffers), default=0)
+        as_of = min(index.now, instant_of(counted)) if counted else index.queue.created_at
+        if index.now - as_of <= _FRESH or any(_changes_after(index, as_of)):
             return as_of
-        return now
-
-    def _changes_after(self, queue: Queue, as_of: datetime, now: datetime) -> Iterator[bool]:
-        """Tell of the newest finish, delivery and due time whether they came after *as_of*."""
-        for state in _FINISHED:
-            finished = self._newest(queue, state)
-            yield finished is not None and finished.own_time > as_of
-        for state in (State.ENQUEUED, State.INFLIGHT):
-            until = now if state is State.ENQUEUED else None
-            entry = self._newest(queue, state, until=until)
-            if entry is None or entry.own_time <= as_of:
-                continue
-            task = self._task(entry)
-            if task is not None:
-                yield task.enqueued_at > as_of or (
-                    task.started_at is not None and task.started_at > as_of
-                )
-
-    # -- the index -----------------------------------------------------------------------------
-
-    def _look(
-        self,
-        queue: Queue,
-        state: State,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        limit: int,
-    ) -> _Seen:
-        """Return the first entries of all places, about *limit* together."""
-        places = queue.places(state)
-        each = -(-limit // len(places))
-        entries: list[Entry] = []
-        complete = True
-        for place in places:
-            page = self.store.entries(place, since=since, until=until, limit=each)
-            entries += page.entries
-            complete = complete and page.last is None
-        entries.sort(key=lambda entry: entry.own_time)
-        return _Seen(entries, complete)
-
-    def _newest(self, queue: Queue, state: State, *, until: datetime | None = None) -> Entry | None:
-        """Return the last entry of a state by its own time, on the shards that are looked at."""
-        found: list[Entry] = []
-        for place in queue.places(state):
-            if place.shard >= _SHARDS_ASKED:
-                continue
-            found += self.store.entries(place, until=until, descending=True, limit=1).entries
-        return max(found, key=lambda entry: entry.own_time, default=None)
-
-    def _task(self, entry: Entry) -> Task | None:
-        return self.store.read([entry.task_id], payload=False).get(entry.task_id)
+        return index.now
 
 
-def _retention(queue: Queue, state: State) -> float:
-    settings = queue.settings
-    if state is State.SUCCEEDED:
-        return settings.history_retention_in_seconds
-    return settings.dead_letter_queue_config.retention_period_in_seconds
+def _changes_after(index: QueueIndex, as_of: datetime) -> Iterator[bool]:
+    """Yield whether the newest finish, delivery and due time are after *as_of*."""
+    for state in FINISHED:
+        finished = index.newest(state)
+        yield finished is not None and finished.own_time > as_of
+    for state in (State.ENQUEUED, State.INFLIGHT):
+        entry = index.newest(state, until=index.now if state is State.ENQUEUED else None)
+        if entry is None or entry.own_time <= as_of:
+            continue
+        task = index.task(entry)
+        if task is not None:
+            started = task.started_at
+            yield task.enqueued_at > as_of or (started is not None and started > as_of)
+
+
+def _age_of_oldest_inflight(index: QueueIndex, inflight: Sample) -> float | None:
+    """Return the seconds since the start of the task whose lease ends first."""
+    task = index.task(inflight.entries[0]) if inflight.entries else None
+    if task is None or task.started_at is None:
+        return None
+    still = (task.queue, task.state) == (index.queue.name, State.INFLIGHT)
+    return _seconds(index.now - task.started_at) if still else None
 
 
 def _seconds(length: timedelta) -> float:

@@ -19,7 +19,7 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, DeadReason, ErrorKind
 from headrace.domain.worker import Command
 from headrace.history.counters import KEPT
-from headrace.history.metrics import POINTS
+from headrace.history.series import POINTS
 from headrace.http import repeats
 from headrace.http.problems import CONTENT_TYPE
 from headrace.http.request import JSON

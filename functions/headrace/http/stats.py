@@ -7,7 +7,7 @@ from pydantic import Field
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.task import Status
-from headrace.history.metrics import (
+from headrace.history.series import (
     LONGEST_STEP_SECONDS,
     POINTS,
     STEP_SECONDS,

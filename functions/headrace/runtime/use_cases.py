@@ -22,14 +22,13 @@ from headrace.store.base import Lake, Store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.history.batch_recounting import BatchRecounting
     from headrace.history.counters import Counters
     from headrace.history.errors import ErrorOperations
     from headrace.history.flows import Flows
     from headrace.history.listening import Listening
     from headrace.history.proof import Proofs
     from headrace.history.recorder import Recording
-    from headrace.history.recounting import Recounting
+    from headrace.history.recounting import BatchRecounting, Recounting
     from headrace.history.stats import StatsOperations
     from headrace.ops.delivery.dequeue import Deliveries
     from headrace.ops.delivery.end_webhooks import EndWebhooks
@@ -576,7 +575,7 @@ class UseCases:
 
     @_once
     def batch_recounting(self) -> "BatchRecounting":
-        from headrace.history.batch_recounting import BatchRecounting
+        from headrace.history.recounting import BatchRecounting
 
         batches, audit = self.task_batches, self.audit
         return BatchRecounting(self._store, batches, self._cursors, audit, self.now)
@@ -589,7 +588,7 @@ class UseCases:
 
     @_once
     def stats(self) -> "StatsOperations":
-        from headrace.history.metrics import Archive
+        from headrace.history.series import Archive
         from headrace.history.stats import StatsOperations
 
         archive = None if self._lake is None else Archive(self._lake)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.history.proof import FINDINGS
-from headrace.history.proof_checks import conditions
+from headrace.history.proof import FINDINGS, conditions
 from headrace.spark.lake.schemas import DAY, TABLES, Table, markdown
 
 ROOT = Path(__file__).parents[3]

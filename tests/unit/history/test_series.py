@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headrace.history.series import (
     DAY,
     HOUR,
-    Illegible,
     Minutes,
+    Unreadable,
     content_of,
     happened,
     minute_of,
@@ -69,5 +69,5 @@ def zipped(body: object) -> bytes:
     ids=range(5),  # gzip notes the time: as a name the content would be another each time
 )
 def test_what_is_no_series_is_refused(content: bytes) -> None:
-    with pytest.raises(Illegible):
+    with pytest.raises(Unreadable):
         read(content, hours=True)

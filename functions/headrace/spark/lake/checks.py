@@ -3,7 +3,7 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from headrace.history.proof_checks import conditions
+from headrace.history.proof import conditions
 
 
 def checks() -> dict[str, Column]:

@@ -15,8 +15,7 @@ from pyspark.sql import functions as f
 
 from headrace.domain.instants import instant_of
 from headrace.domain.task import State
-from headrace.history.proof import LATEST, REPORTS, Finding, ProofReport
-from headrace.history.proof_checks import REMEMBERED
+from headrace.history.proof import LATEST, REMEMBERED, REPORTS, Finding, ProofReport
 from headrace.spark.lake import standing
 from headrace.spark.lake.checks import checks
 from headrace.spark.lake.frames import LakeFrames
@@ -102,8 +101,9 @@ def _proved(
         found.unpersist()
     examples: dict[str, list[Finding]] = {}
     for row in some:
-        kind, *finding = row
-        examples.setdefault(kind, []).append(Finding(*finding))
+        kind, *columns = row
+        values: list[Any] = ["" if column is None else column for column in columns]
+        examples.setdefault(kind, []).append(Finding(*values))
     tasks = changes.select(*_LIFE).distinct().count()
     kinds = dict(sorted(counts.items()))
     report = ProofReport(first, last, tasks, size["changes"], kinds, examples, **made)

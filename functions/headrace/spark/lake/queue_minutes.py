@@ -21,8 +21,8 @@ from headrace.history.series import (
     FILES,
     SERIES,
     SPAN,
-    Illegible,
     Span,
+    Unreadable,
     content_of,
     named,
     put_together,
@@ -200,7 +200,7 @@ def publish(
 
 def _span(lake: LakeFrames) -> Span | None:
     text = lake.files.get(SPAN)
-    with suppress(Illegible):
+    with suppress(Unreadable):
         return None if text is None else Span.of(text)
     return None
 

@@ -13,6 +13,7 @@ from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task_fields import SetBy, texts
 
 from .. import urls
 from ..forms import FormErrors, check_json, tags_text
@@ -163,7 +164,11 @@ def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) ->
     if (cron is None) == (every is None) and not errors.of("every_seconds"):
         for field in ("cron", "every_seconds"):
             errors.add(field, "give exactly one of cron and a length of time")
-    dedupe_key = errors.text("dedupe_key", given("dedupe_key"), limits.DEDUPE_KEY_BYTES[1])
+    of_tasks: dict[str, Any] = {
+        one.api_name: errors.text(one.api_name, given(one.api_name), int(one.within[1]))
+        for one in texts(SetBy.SCHEDULE)
+        if one.within
+    }
     return replace(
         old,
         cron=cron,
@@ -171,7 +176,6 @@ def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) ->
         timezone=given("timezone") or "UTC",
         payload=_payload(errors, context.request.given("payload")),
         tags=errors.tags("tags", given("tags")),
-        dedupe_key=dedupe_key,
         expires_in_seconds=errors.whole_seconds(
             "expires_in_seconds", given("expires_in_seconds"), (0, limits.EXPIRES_SECONDS[1])
         ),
@@ -186,11 +190,14 @@ def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) ->
         priority=errors.priority("priority", given("priority"))
         if "priority" in context.request.form
         else old.priority,
-        dedupe_until=_held_until(errors, given("dedupe_until") or old.dedupe_until, dedupe_key),
+        dedupe_until=_held_until(
+            errors, given("dedupe_until") or old.dedupe_until, of_tasks["dedupe_key"]
+        ),
         missed=errors.one_of("missed", given("missed") or old.missed, Missed, old.missed),
         on_expiry=errors.one_of(
             "on_expiry", given("on_expiry") or old.on_expiry, OnExpiry, old.on_expiry
         ),
+        **of_tasks,
     )
 
 
@@ -237,7 +244,7 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
         "timezone": settings.timezone,
         "payload": settings.payload,
         "tags": tags_text(settings.tags),
-        "dedupe_key": settings.dedupe_key or "",
+        **{one.api_name: getattr(settings, one.api_name) or "" for one in texts(SetBy.SCHEDULE)},
         "priority": settings.priority or "",
         "dedupe_until": settings.dedupe_until,
         "missed": settings.missed,
@@ -297,7 +304,10 @@ def _page(
             field("tags", "Tags", "key=value, key=value", width="l"),
         ),
         limits=(
-            field("dedupe_key", "Dedupe key", "A run is skipped while a task holds it.", width="l"),
+            *(
+                field(one.api_name, one.title, f"{one.help[0].upper()}{one.help[1:]}.", width="l")
+                for one in texts(SetBy.SCHEDULE)
+            ),
             field("dedupe_until", "Key held until", kind="select",
                   options=_choices(KEY_HELD_TEXTS, typed.get("dedupe_until"))),
             field("expires_in_seconds", "Expires after", "Empty: as the queue says; 0: never."),

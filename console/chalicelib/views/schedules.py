@@ -11,6 +11,7 @@ from headrace.domain.durations import written
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Status
+from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.ticks import zone
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
@@ -349,7 +350,11 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         Fact("Cron", settings.cron, code=True) if settings.cron else None,
         Fact("Time zone", settings.timezone) if settings.cron else None,
         Fact("Every", written(settings.every_seconds)) if settings.every_seconds else None,
-        Fact("Dedupe key", settings.dedupe_key, code=True) if settings.dedupe_key else None,
+        *(
+            Fact(one.title, text)
+            for one in texts(SetBy.SCHEDULE)
+            if (text := getattr(settings, one.api_name))
+        ),
         Fact("Key held until", KEY_HELD_TEXTS[settings.dedupe_until])
         if settings.dedupe_key
         else None,

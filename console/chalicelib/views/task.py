@@ -11,6 +11,7 @@ from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.fairness import shown_turn, turn_of_instant
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
+from headrace.domain.task_fields import TITLED
 from headrace.ops.operators import visibility
 from headrace.ops.tasks.spawn import ids_of_children
 
@@ -175,8 +176,7 @@ def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
         Fact("Created", at=task.created_at),
         Fact("Due", at=task.due_at) if task.state is State.ENQUEUED else None,
         Fact("Expires", at=task.expires_at) if task.expires_at and _waits(task) else None,
-        Fact("Priority", task.priority) if task.priority else None,
-        Fact("Group", task.group_key) if task.group_key else None,
+        *(Fact(one.title, text) for one in TITLED if (text := getattr(task, one.name))),
         Fact("Turn", f"{shown_turn(turn_of_instant(task.turn)):g}") if task.turn else None,
         Fact("Attempts", str(task.attempts)),
         Fact("Worker", task.worker, url=worker_url or "") if task.worker else None,
@@ -184,9 +184,7 @@ def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
         Fact("Lease ends", at=task.lease_expires_at) if task.lease_expires_at else None,
         Fact("Finished", at=task.finished_at) if task.finished_at else None,
         Fact("Kept until", at=task.retained_until) if task.retained_until else None,
-        Fact("Dedupe key", task.dedupe_key, code=True) if task.dedupe_key else None,
         Fact("Key held until", "the task starts") if task.dedupe_until else None,
-        Fact("Schedule", task.schedule) if task.schedule else None,
     )
     return tuple(fact for fact in every if fact is not None)
 

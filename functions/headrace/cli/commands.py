@@ -16,6 +16,7 @@ from headrace.cli.session import CliSession
 from headrace.domain.durations import written
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.settings import Kind, Setting
+from headrace.domain.task_fields import SetBy, texts
 
 _COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
 
@@ -234,6 +235,21 @@ def tag_option(text: str) -> Decorator:
         metavar="NAME=VALUE",
         help=text,
         callback=lambda _ctx, _param, pairs: params.tags_of(pairs),
+    )
+
+
+def text_options(request: SetBy) -> Decorator:
+    """Return an option for each text of a task that *request* may set."""
+    return options(
+        *(
+            click.option(
+                f"--{field.option.replace('_', '-')}",
+                field.api_name,
+                metavar="TEXT",
+                help=f"{field.help[0].upper()}{field.help[1:]}.",
+            )
+            for field in texts(request)
+        )
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import CliCommand, options, queue_argument, tag_option
+from headrace.cli.commands import CliCommand, options, queue_argument, tag_option, text_options
 from headrace.cli.lines import (
     BadLine,
     Defaults,
@@ -27,6 +27,7 @@ from headrace.domain.errors import HeadraceError
 from headrace.domain.escaping import escape_unseen
 from headrace.domain.ids import new_task_id
 from headrace.domain.task import DedupeUntil
+from headrace.domain.task_fields import SetBy, texts
 from headrace.wire.tasks import Enqueued
 
 _STDIN: Final = "-"
@@ -36,7 +37,7 @@ _task_options = options(
     click.option("--at", **INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."),
     click.option("--expires-at", **INSTANT, help="Not delivered after."),
     click.option("--id", metavar="ID", help="An id of your own: the same again changes nothing."),
-    click.option("--dedupe-key", metavar="TEXT", help="One live task at a time under this key."),
+    text_options(SetBy.ENQUEUE),
     click.option(
         "--dedupe-until",
         type=click.Choice([one.value for one in DedupeUntil]),
@@ -60,7 +61,6 @@ _task_options = options(
         **PRIORITY,
         help="Which due tasks come first, in a queue with priorities.",
     ),
-    click.option("--group", metavar="KEY", help="Whose turn it takes, in a queue with groups."),
     tag_option("Any."),
 )
 
@@ -182,7 +182,7 @@ def _defaults(given: dict[str, Any]) -> Defaults:
         "scheduled_at": given["at"],
         "delay_in_seconds": given["delay"],
         "expires_at": given["expires_at"],
-        "dedupe_key": given["dedupe_key"],
+        **{field.api_name: given[field.api_name] for field in texts(SetBy.ENQUEUE)},
         "dedupe_until": given["dedupe_until"],
         "unique_for_seconds": given["unique_for"],
         "overwrite_on_duplicate": list(given["overwrite"]) or None,
@@ -190,7 +190,6 @@ def _defaults(given: dict[str, Any]) -> Defaults:
         "retry_strategy": None if retries is None else {"max_retries": retries},
         "tags": given["tags"],
         "priority": given["priority"],
-        "group_key": given["group"],
     }
     return {name: value for name, value in fields.items() if value is not None}
 

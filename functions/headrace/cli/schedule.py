@@ -11,12 +11,14 @@ from headrace.cli.commands import (
     queue_argument,
     queue_names,
     tag_option,
+    text_options,
     yes_option,
 )
 from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
 from headrace.cli.params import PRIORITY, TIME
 from headrace.cli.session import CliSession
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task_fields import SetBy, texts
 from headrace.wire.queues import Schedule, ScheduleInShort
 
 
@@ -40,7 +42,7 @@ def schedule_command() -> None:
 @click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Madrid; else UTC.")
 @click.option("--payload", metavar="JSON", help="Of each task; - is stdin.")
 @tag_option("Of each.")
-@click.option("--dedupe-key", metavar="TEXT", help="No task while one lives under this key.")
+@text_options(SetBy.SCHEDULE)
 @click.option(
     "--dedupe-until",
     type=click.Choice([one.value for one in DedupeUntil]),
@@ -172,7 +174,7 @@ def _show(schedule: Schedule) -> None:
             ("next", schedule.next_run_at),
             ("last", schedule.last_run_at),
             ("tags", schedule.tags),
-            ("dedupe_key", schedule.dedupe_key),
+            *((field.name, getattr(schedule, field.api_name)) for field in texts(SetBy.SCHEDULE)),
             ("dedupe until", schedule.dedupe_until if schedule.dedupe_key else None),
             ("expires in", span(schedule.expires_in_seconds)),
             ("priority", schedule.priority),

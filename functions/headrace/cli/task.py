@@ -37,6 +37,7 @@ from headrace.cli.watching import tail
 from headrace.domain import limits
 from headrace.domain.escaping import escape_unseen
 from headrace.domain.task import State
+from headrace.domain.task_fields import TITLED
 from headrace.wire.tasks import Task
 
 
@@ -71,7 +72,7 @@ def _show(task: Task) -> None:
     ]
     times = ("started_at", "lease_expires_at", "finished_at", "retained_until")
     pairs += [(name, at) for name in times if (at := getattr(task, name)) is not None]
-    texts = ("priority", "group_key", "worker", "dedupe_key", "schedule", "tags")
+    texts = ("worker", "tags", *(field.api_name for field in TITLED))
     pairs += [(name, value) for name in texts if (value := getattr(task, name))]
     if task.keepalive_timeout_in_seconds is not None:
         pairs.append(("keepalive", span(task.keepalive_timeout_in_seconds)))

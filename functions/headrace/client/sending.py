@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 
@@ -42,6 +42,31 @@ _CARRIED: Final = {
     "progress": limits.PROGRESS_BYTES,
 }
 """The fields that a codec writes, and the most bytes each may take."""
+
+
+class TaskTemplate(TypedDict, total=False):
+    """The fields that a program may set for a task and for the tasks of a schedule."""
+
+    dedupe_key: str | None
+    dedupe_until: KeyHeld | None
+    keepalive_timeout_in_seconds: Seconds | None
+    retry_strategy: RetryStrategy | Mapping[str, Any] | None
+    tags: Mapping[str, str] | None
+    priority: Level | None
+
+
+class NewTaskFields(TaskTemplate, total=False):
+    """The fields that a program may set for a task, besides its payload."""
+
+    payload_ref: str | None
+    id: str | None
+    scheduled_at: datetime | None
+    delay_in_seconds: Seconds | None
+    expires_at: datetime | None
+    unique_for_seconds: Seconds | None
+    overwrite_on_duplicate: Sequence[Overwritable] | None
+    batches: Sequence[str] | None
+    group_key: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

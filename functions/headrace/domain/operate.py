@@ -15,9 +15,7 @@ from headrace.domain.fairness import Turn
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.queue import Queue, new_life, waiting
 from headrace.domain.task import Hop, State, Task
-
-_FINISH: Final = ("finished_at", "result", "dead_reason", "retained_until")
-_PROGRESS: Final = ("progress", "has_progress")
+from headrace.domain.task_fields import ClearedBy, cleared
 
 
 class BulkAction(StrEnum):
@@ -194,7 +192,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
     change = replace(
         moved,
         put={**moved.put, "trail": trail},
-        clear=tuple(dict.fromkeys((*moved.clear, *plan.STAYS_BEHIND))),
+        clear=tuple(dict.fromkeys((*moved.clear, *cleared(ClearedBy.MOVE)))),
         done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
     )
     return plan.parted(change, task)
@@ -215,7 +213,7 @@ def _reborn(
         change,
         when=plan.unchanged(task),
         put=put,
-        clear=(*_FINISH, *_PROGRESS, *unset),
+        clear=(*cleared(ClearedBy.NEW_LIFE), *unset),
         done_when=(*_itself(task), Equals("due_at", due_at)),
     )
 

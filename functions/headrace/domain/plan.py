@@ -7,8 +7,9 @@ Long, because it has a function for each row of the table that is not a worker's
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from headrace.domain import limits
@@ -43,24 +44,11 @@ from headrace.domain.task import (
     State,
     Task,
 )
+from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, cleared
 
-LEASE: Final = ("lease_id", "lease_expires_at", "lease_length")
-STAYS_BEHIND: Final = (
-    *("keepalive", "retry", "dedupe_key", "dedupe_until", "on_expiry"),
-    *("progress", "has_progress"),
-)
-"""What a task that moves does not take along."""
-
-_FORGOTTEN: Final = (
-    *("place", "scheduled_at", "payload", "tags", "dedupe_key", "expires_at"),
-    *("keepalive", "retry", *LEASE, "worker", "progress", "result", "errors", "trail"),
-    *("slot", "priority", "group_key", "turn", "after", "on_expiry"),
-    *("dedupe_until", "has_progress"),
-)
-"""What nobody needs of a task that is gone."""
-
-_TOLD: Final = frozenset({"result", "dead_reason", "errors"})
-"""What is kept of it where its queue tells another how it ended."""
+LEASE: Final = cleared(ClearedBy.DELIVERY_END)
+_TOMBSTONE: Final = cleared(ClearedBy.TOMBSTONE)
+_FOR_EVENT: Final = frozenset(field.name for field in TASK_FIELDS if field.for_event)
 
 _KEYLESS: Final = Unset("dedupe_key")
 _SECOND: Final = timedelta(seconds=1)
@@ -120,6 +108,17 @@ class TaskSpec:
         return queue.settings.groups is not None and self.due_at(now) <= now
 
 
+_DECIDED_HERE: Final = ("id", "payload", "scheduled_at", "expires_at", "batches", "priority")
+_AS_GIVEN: Final = tuple(
+    field.name
+    for field in fields(TaskSpec)
+    if field.name in FIELD and field.name not in _DECIDED_HERE
+)
+"""The fields that a new task has as its producer gave them."""
+
+_as_given: Final = attrgetter(*_AS_GIVEN)
+
+
 def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | None) -> KeyLock:
     """Return the key lock that says which task of *queue* holds *dedupe_key*."""
     return KeyLock(f"dedupe:{queue}", dedupe_key, value, expects)
@@ -171,19 +170,12 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
         enqueued_at=now,
         payload=new.payload if new.upload is None else None,
         payload_ref=None if new.upload is None else new.upload.text,
-        tags=new.tags,
-        dedupe_key=new.dedupe_key,
-        schedule=new.schedule,
         expires_at=new.expires_at or queue.expiry(due_at),
-        keepalive=new.keepalive,
-        retry=new.retry,
         enqueue_token=token,
         last_move=str(row.action),
         priority=priority,
         batches=_memberships(new, parent),
-        group_key=new.group_key,
-        on_expiry=new.on_expiry,
-        dedupe_until=new.dedupe_until,
+        **dict(zip(_AS_GIVEN, _as_given(new), strict=True)),
     )
     own = Equals("enqueue_token", token) if token else Equals("id", task_id)
     change = Change(row, task_id, insert=task, done_when=(own,))
@@ -415,11 +407,11 @@ def end(
     until = now + timedelta(seconds=retention if kept else limits.SPENT_SECONDS)
     finish = {"finished_at": now, "retained_until": whole_second(until)}
     if not kept:
-        told = _TOLD if queue.tells_of(target) else frozenset()
-        put = {name: value for name, value in change.put.items() if name in told}
+        kept_fields = _FOR_EVENT if queue.tells_of(target) else frozenset()
+        put = {name: value for name, value in change.put.items() if name in kept_fields}
         put |= {"spent": place, **finish}
-        append = {name: value for name, value in change.append.items() if name in told}
-        clear = tuple(name for name in _FORGOTTEN if name not in told)
+        append = {name: value for name, value in change.append.items() if name in kept_fields}
+        clear = tuple(name for name in _TOMBSTONE if name not in kept_fields)
         ended = altered(change, when=when, gone=True, put=put, clear=clear, append=append, add={})
     else:
         put = {**change.put, "place": place, "scheduled_at": now, **finish}

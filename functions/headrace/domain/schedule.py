@@ -15,6 +15,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority
+from headrace.domain.task_fields import TASK_FIELDS, SetBy
 
 LOOK_AHEAD: Final = timedelta(minutes=3)
 """Ticks this near are enqueued now, so that a scheduler may come late or not at all."""
@@ -32,6 +33,7 @@ _MADE_UP: Final = {Missed.SKIP: 0, Missed.LATEST: 1, Missed.ALL: MOST_MISSED}
 _SPANS: Final = tuple(timedelta(minutes=minutes) for minutes in (2, 20, 200))
 
 _STRETCHES: Final = 8
+_GIVEN: Final = tuple(field for field in TASK_FIELDS if SetBy.SCHEDULE in field.set_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +113,12 @@ class Schedule:
     def new_task(self, *, by_hand: bool = False) -> TaskSpec:
         """Return the task that each tick makes, or that a run *by_hand* makes."""
         settings = self.settings
-        until = settings.dedupe_until
-        drops = settings.on_expiry is OnExpiry.DROP and not by_hand
-        return TaskSpec(
-            settings.payload,
-            keepalive=settings.keepalive_timeout_in_seconds,
-            retry=settings.retry_strategy,
-            tags=settings.tags,
-            dedupe_key=settings.dedupe_key,
-            dedupe_until=None if until is DedupeUntil.END else until,
-            schedule=self.name,
-            priority=settings.priority,
-            on_expiry=OnExpiry.DROP if drops else None,
-        )
+        given = {field.name: getattr(settings, field.api_name) for field in _GIVEN}
+        if settings.dedupe_until is DedupeUntil.END:
+            given["dedupe_until"] = None
+        if by_hand or settings.on_expiry is not OnExpiry.DROP:
+            given["on_expiry"] = None
+        return TaskSpec(**given, schedule=self.name)
 
     def look_from(
         self,

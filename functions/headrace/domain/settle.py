@@ -30,10 +30,11 @@ from headrace.domain.fairness import Turn
 from headrace.domain.ids import group_of, leases_of, opened_at
 from headrace.domain.instants import MICROSECOND
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
-from headrace.domain.plan import LEASE, STAYS_BEHIND, dead_retention, end, parted
+from headrace.domain.plan import LEASE, dead_retention, end, parted
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
+from headrace.domain.task_fields import ClearedBy, cleared
 
 BY_THE_SERVICE: Final = "-"
 """The digest of a report that no worker made."""
@@ -246,7 +247,7 @@ def move(
     )
     given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
-    clear = (*LEASE, *STAYS_BEHIND, *unset)
+    clear = (*LEASE, *cleared(ClearedBy.MOVE), *unset)
     return parted(altered(change, put={**change.put, **put}, clear=clear), held.task)
 
 

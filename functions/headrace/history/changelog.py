@@ -32,7 +32,9 @@ from headrace.domain.ids import group_of, settled_under
 from headrace.domain.instants import micros_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import utf8_bytes
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import OffloadedText, State, Task
+from headrace.domain.task_fields import REPLAYED
 from headrace.domain.transitions import Transition, UnreadableWrite
 from headrace.domain.write import Spot, TaskWrite
 from headrace.store.base import Lake
@@ -106,14 +108,14 @@ _REPLACING: Final = (Action.OVERWRITE, Action.MOVE)
 
 def _add_settings(entry: Line, task: Task) -> None:
     """Add the members of *task* that a replay needs; the tags are always there, if only empty."""
-    entry["tags"] = dict(task.tags)
-    given = {
-        "group_key": task.group_key,
-        "priority": task.priority and str(task.priority),
-        "retry_strategy": task.retry and json.dumps(asdict(task.retry), separators=(",", ":")),
-        "keepalive_timeout_in_seconds": task.keepalive,
-    }
-    entry.update({name: value for name, value in given.items() if value is not None})
+    for field in REPLAYED:
+        value = getattr(task, field.name)
+        if field.name == "tags":
+            value = dict(value)
+        elif isinstance(value, RetryStrategy):
+            value = json.dumps(asdict(value), separators=(",", ":"))
+        if value is not None:
+            entry[field.api_name] = value
 
 
 def _add_size(

@@ -11,6 +11,8 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task_fields import SetBy
+from headrace.http.declared_fields import with_texts_of
 from headrace.http.fields import (
     PLAIN,
     DedupeKey,
@@ -57,6 +59,7 @@ MissedTicks: TypeAlias = Annotated[Missed, Field(strict=False)]
 WhenExpired: TypeAlias = Annotated[OnExpiry, Field(strict=False)]
 
 
+@with_texts_of(SetBy.SCHEDULE)
 class ScheduleBody(RequestBody):
     """A schedule, in the form in which it is shown."""
 

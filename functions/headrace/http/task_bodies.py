@@ -8,6 +8,8 @@ from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import DedupeUntil, Overwritable
+from headrace.domain.task_fields import TASK_FIELDS, SetBy
+from headrace.http.declared_fields import with_texts_of
 from headrace.http.fields import (
     BatchId,
     BatchSize,
@@ -15,7 +17,6 @@ from headrace.http.fields import (
     Delay,
     Examples,
     GroupId,
-    GroupKey,
     HeldUntil,
     Instant,
     Keepalive,
@@ -48,6 +49,14 @@ def _once_each(names: list[str]) -> list[str]:
     return names
 
 
+_GIVEN: Final = tuple(
+    field
+    for field in TASK_FIELDS
+    if SetBy.ENQUEUE in field.set_by and field.name not in ("due_at", "payload_ref")
+)
+
+
+@with_texts_of(SetBy.ENQUEUE)
 class NewTaskBody(RequestBody):
     """One task to be made, however it is: what its producer may say of it."""
 
@@ -89,11 +98,6 @@ class NewTaskBody(RequestBody):
         default=None,
         description="In a queue whose settings have `priority`: which of its due tasks come "
         "first. Left out, it is normal there.",
-    )
-    group_key: GroupKey | None = Field(
-        default=None,
-        description="In a queue whose settings have `groups`: whose turn it takes. Left out, "
-        f"that of all without a key. Up to {limits.GROUP_KEY_BYTES[1]} bytes.",
     )
     batches: (
         Annotated[list[BatchId], Field(max_length=limits.TASK_BATCHES), AfterValidator(_once_each)]
@@ -148,23 +152,24 @@ class NewTaskBody(RequestBody):
 
     def new_task(self) -> TaskSpec:
         """Return the entry as the use case takes it."""
+        given = {field.name: getattr(self, field.api_name) for field in _GIVEN}
+        if self.payload_ref is not None:
+            given["id"] = self.payload_ref.task_id
+        if self.dedupe_until is DedupeUntil.END:
+            given["dedupe_until"] = None
+        given |= {
+            "payload": self.payload or NULL,
+            "retry": self.retry_strategy.strategy() if self.retry_strategy else None,
+            "tags": self.tags or {},
+            "batches": tuple(self.batches or ()),
+        }
         return TaskSpec(
-            payload=self.payload or NULL,
+            **given,
             upload=self.payload_ref,
-            id=self.id if self.payload_ref is None else self.payload_ref.task_id,
             scheduled_at=self.scheduled_at,
             delay_in_seconds=self.delay_in_seconds,
-            expires_at=self.expires_at,
-            keepalive=self.keepalive_timeout_in_seconds,
-            retry=self.retry_strategy.strategy() if self.retry_strategy else None,
-            tags=self.tags or {},
-            dedupe_key=self.dedupe_key,
-            dedupe_until=None if self.dedupe_until is DedupeUntil.END else self.dedupe_until,
             unique_for=self.unique_for_seconds,
             overwrite=self.overwritten(),
-            priority=self.priority,
-            batches=tuple(self.batches or ()),
-            group_key=self.group_key,
         )
 
     def overwritten(self) -> frozenset[Overwritable]:

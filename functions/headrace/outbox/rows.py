@@ -21,6 +21,7 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DedupeUntil, Overwritable
+from headrace.domain.task_fields import SetBy, TaskField, texts
 from headrace.shapes import convert
 
 TABLE: Final = "headrace_outbox"
@@ -103,12 +104,15 @@ def _checks(queue: str, task: NewTask) -> Iterator[Callable[[], object]]:
     yield partial(_agree, task)
 
 
+def _text(field: TaskField, name: str, value: str) -> None:
+    checks.text(name, value, field)
+
+
 _OTHERS: Final[Mapping[str, Callable[[str, Any], object]]] = {
-    "dedupe_key": checks.key,
+    **{field.api_name: partial(_text, field) for field in texts(SetBy.ENQUEUE)},
     "dedupe_until": lambda field, value: checks.one_of(field, value, DedupeUntil),
     "tags": checks.tags,
     "priority": checks.priority,
-    "group_key": checks.group,
 }
 _SECONDS: Final = {
     "delay_in_seconds": limits.DELAY_SECONDS,

@@ -8,23 +8,21 @@ lease stands in one attribute, which is written whole, extended by its path, and
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import timedelta
-from typing import Any, Final, TypeAlias
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import NoneType
+from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
 from headrace.domain.change import Entry
 from headrace.domain.instants import EPOCH, MICROSECOND, instant_of, micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import (
     BatchEnd,
-    DeadReason,
-    DedupeUntil,
     ErrorKind,
     Hop,
     Membership,
     OffloadedText,
-    OnExpiry,
     Place,
-    Priority,
     State,
     Task,
     TaskError,
@@ -145,12 +143,7 @@ LENGTH: Final = Form(
 )
 PLACE: Final = Form(lambda place: {"S": partition(place)}, lambda value: _place(value["S"]))
 RETRY: Final = Form(lambda retry: {"S": retry_text(retry)}, lambda value: _retry(value["S"]))
-PRIORITY: Final = Form(lambda level: {"S": str(level)}, lambda value: Priority(value["S"]))
-ON_EXPIRY: Final = Form(lambda choice: {"S": str(choice)}, lambda value: OnExpiry(value["S"]))
-DEDUPE_UNTIL: Final = Form(lambda end: {"S": str(end)}, lambda value: DedupeUntil(value["S"]))
 FLAG: Final = Form(lambda flag: {"BOOL": bool(flag)}, lambda value: bool(value["BOOL"]))
-STATE: Final = Form(lambda state: {"S": str(state)}, lambda value: State(value["S"]))
-REASON: Final = Form(lambda reason: {"S": str(reason)}, lambda value: DeadReason(value["S"]))
 TAGS: Final = Form(
     lambda tags: {"M": {key: {"S": text} for key, text in tags.items()}},
     lambda value: {key: text["S"] for key, text in value["M"].items()},
@@ -175,58 +168,57 @@ OFFLOADED: Final = Form(
     lambda one: {"S": _offloaded_text(one)}, lambda value: offloaded(value["S"])
 )
 
+
+def _word(words: type[StrEnum]) -> Form:
+    return Form(lambda word: {"S": str(word)}, lambda value: words(value["S"]))
+
+
+_ATTRIBUTES: Final = {
+    "id": keys.TASK_ID,
+    "place": keys.QUEUE_STATE,
+    "scheduled_at": keys.SCHEDULED_AT,
+    "due_at": keys.DUE_AT,
+    "expires_at": keys.EXPIRES_AT,
+    "lease_id": "lease.id",
+    "lease_expires_at": "lease.expires_at",
+    "lease_length": "lease.length",
+    "retained_until": keys.TTL,
+    "spent": keys.SPENT,
+    "group_key": keys.GROUP_KEY,
+}
+"""The attributes that are not called as their fields are."""
+
+_SECONDS_FIELDS: Final = ("retained_until", "deleted_retention")
+_FORMS: Final[dict[Any, Form]] = {
+    str: TEXT,
+    int: INTEGER,
+    float: NUMBER,
+    bool: FLAG,
+    datetime: MICROS,
+    timedelta: LENGTH,
+    Place: PLACE,
+    RetryStrategy: RETRY,
+    BatchEnd: BATCH,
+    OffloadedText: OFFLOADED,
+    Mapping[str, str]: TAGS,
+    tuple[TaskError, ...]: ERRORS,
+    tuple[Hop, ...]: TRAIL,
+    tuple[Membership, ...]: MEMBERS,
+}
+"""The form of each type that a field of a task has; that of an enum is its text."""
+
+
+def _form_of(name: str, hint: Any) -> Form:  # noqa: ANN401 (a type)
+    if name in _SECONDS_FIELDS:
+        return SECONDS
+    kinds = [one for one in get_args(hint) if one is not NoneType]
+    kind = hint if hint in _FORMS or not kinds else float if float in kinds else kinds[0]
+    return _word(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else _FORMS[kind]
+
+
 FIELDS: Final[dict[str, tuple[str, Form]]] = {
-    "id": (keys.TASK_ID, TEXT),
-    "place": (keys.QUEUE_STATE, PLACE),
-    "scheduled_at": (keys.SCHEDULED_AT, MICROS),
-    "due_at": (keys.DUE_AT, MICROS),
-    "created_at": ("created_at", MICROS),
-    "enqueued_at": ("enqueued_at", MICROS),
-    "returned_at": ("returned_at", MICROS),
-    "payload": ("payload", TEXT),
-    "tags": ("tags", TAGS),
-    "dedupe_key": ("dedupe_key", TEXT),
-    "schedule": ("schedule", TEXT),
-    "expires_at": (keys.EXPIRES_AT, MICROS),
-    "keepalive": ("keepalive", NUMBER),
-    "retry": ("retry", RETRY),
-    "attempts": ("attempts", INTEGER),
-    "version": ("version", INTEGER),
-    "last_move": ("last_move", TEXT),
-    "lease_id": ("lease.id", TEXT),
-    "lease_expires_at": ("lease.expires_at", MICROS),
-    "lease_length": ("lease.length", LENGTH),
-    "worker": ("worker", TEXT),
-    "progress": ("progress", TEXT),
-    "started_at": ("started_at", MICROS),
-    "finished_at": ("finished_at", MICROS),
-    "result": ("result", TEXT),
-    "dead_reason": ("dead_reason", REASON),
-    "errors": ("errors", ERRORS),
-    "trail": ("trail", TRAIL),
-    "retained_until": (keys.TTL, SECONDS),
-    "settled_lease_id": ("settled_lease_id", TEXT),
-    "settled_status": ("settled_status", TEXT),
-    "settled_digest": ("settled_digest", TEXT),
-    "enqueue_token": ("enqueue_token", TEXT),
-    "slot": ("slot", TEXT),
-    "spent": (keys.SPENT, PLACE),
-    "deleted_by": ("deleted_by", TEXT),
-    "deleted_from": ("deleted_from", STATE),
-    "deleted_retention": ("deleted_retention", SECONDS),
-    "priority": ("priority", PRIORITY),
-    "batches": ("batches", MEMBERS),
-    "batch": ("batch", BATCH),
-    "payload_ref": ("payload_ref", OFFLOADED),
-    "result_ref": ("result_ref", OFFLOADED),
-    "progress_ref": ("progress_ref", OFFLOADED),
-    "group_key": (keys.GROUP_KEY, TEXT),
-    "turn": ("turn", MICROS),
-    "tells_of": ("tells_of", TEXT),
-    "after": ("after", TEXT),
-    "on_expiry": ("on_expiry", ON_EXPIRY),
-    "dedupe_until": ("dedupe_until", DEDUPE_UNTIL),
-    "has_progress": ("has_progress", FLAG),
+    name: (_ATTRIBUTES.get(name, name), _form_of(name, hint))
+    for name, hint in get_type_hints(Task).items()
 }
 MAPS: Final[dict[str, tuple[str, ...]]] = {
     "lease": tuple(name for name, (path, _) in FIELDS.items() if path.startswith("lease."))

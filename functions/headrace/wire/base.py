@@ -12,12 +12,14 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Annotated, Any, Final, Self, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from headrace.domain.task import State, Task
+from headrace.domain.task_fields import FIELD, TITLED
 
 JsonValue: TypeAlias = Any
 """What JSON can hold, as Python has it: a program knows more of its own than a type can say."""
@@ -168,6 +170,14 @@ MaxRetries: TypeAlias = Callable[[str], int]
 """Gives the retries that a queue grants, by its name."""
 
 
+_SHOWN: Final = (
+    *TITLED,
+    *(FIELD[name] for name in ("attempts", "keepalive", "worker", "dead_reason")),
+)
+_AS_STORED: Final = tuple(field.api_name for field in _SHOWN)
+_as_stored: Final = attrgetter(*(field.name for field in _SHOWN))
+
+
 def task_members(
     task: Task,
     now: datetime,
@@ -181,32 +191,25 @@ def task_members(
     """Return the members of *task* as it stands at *now*; the last three as shown."""
     place, retry = task.place, task.retry
     return {
+        **dict(zip(_AS_STORED, _as_stored(task), strict=True)),
         "id": task.id,
         "queue": place.queue,
         "state": place.state,
         "status": task.status(now),
         "payload_json": raw(task.payload) if payload else LEFT_OUT,
         "tags": dict(task.tags),
-        "dedupe_key": task.dedupe_key,
         "created_at": instant(task.created_at),
         "scheduled_at": instant(task.due_at),
         "expires_at": instant(task.expires_at),
-        "attempts": task.attempts,
         "max_retries": retry.max_retries if retry is not None else max_retries(place.queue),
-        "keepalive_timeout_in_seconds": task.keepalive,
         "lease_expires_at": instant(task.lease_expires_at),
-        "worker": task.worker,
         "progress_json": raw(task.own_progress),
         "started_at": instant(task.started_at),
         "finished_at": instant(task.finished_at),
         "result_json": raw(task.result),
-        "dead_reason": task.dead_reason,
         "errors": errors,
         "trail": trail,
         "retained_until": instant(task.retained_until),
-        "schedule": task.schedule,
-        "priority": task.priority,
-        "group_key": task.group_key,
         "batches": list(task.batch_ids),
         "batch": batch,
         "dedupe_until": task.dedupe_until or LEFT_OUT,

@@ -8,14 +8,14 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.attempts import Middleware
-from headrace.client.app.checks import Duration, Retries, app_name
+from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
 from headrace.client.app.drift import Declaration
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
 from headrace.client.app.function import Dedupe, RawHandler, TaskFunction
-from headrace.client.app.options import Options, named
+from headrace.client.app.options import DeclaredOptions, Options, named
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.posting import AppQueues, Posting
@@ -26,7 +26,7 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.settings import utc_now
-from headrace.domain.task import KeyHeld, Level, MissedTicks, WhenExpired
+from headrace.domain.task import MissedTicks, WhenExpired
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -169,20 +169,14 @@ class App(TaskRunner):
         *,
         queue: str | None = None,
         name: str | None = None,
-        retries: Retries | None = None,
         retry_on: RetryOn | None = None,
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
-        dedupe_until: KeyHeld | None = None,
-        unique_for: Duration | None = None,
-        keepalive: Duration | None = None,
-        tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
-        priority: Level | None = None,
-        group: str | None = None,
         on_large_result: OnLargeResult | None = None,
+        **options: Unpack[DeclaredOptions],
     ) -> Declaring: ...
     @named
     def task(  # noqa: PLR0913 (each a keyword)
@@ -192,20 +186,14 @@ class App(TaskRunner):
         *,
         queue: str | None = None,
         name: str | None = None,
-        retries: Retries | None = None,
         retry_on: RetryOn | None = None,
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
         dedupe: Dedupe | None = None,
-        dedupe_until: KeyHeld | None = None,
-        unique_for: Duration | None = None,
-        keepalive: Duration | None = None,
-        tags: Mapping[str, str] | None = None,
         expires: Duration | None = None,
-        priority: Level | None = None,
-        group: str | None = None,
         on_large_result: OnLargeResult | None = None,
+        **options: Unpack[DeclaredOptions],
     ) -> Any:
         """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", retries=3)``.
 
@@ -213,8 +201,6 @@ class App(TaskRunner):
             function: what to run; its arguments need names, and are checked by their type hints.
             queue: where its tasks go, else the app's default.
             name: what payloads call it, else module and function.
-            retries: a number, a RetryStrategy (`headrace.backoff` has them), or None: as the queue
-                says.
             retry_on: exception classes that are retried, and no others: those are rejected; or a
                 mapping of such to the wait before the retry, or to a RetryStrategy of their own.
             reject_on: exception classes that are rejected: dead at once.
@@ -222,17 +208,11 @@ class App(TaskRunner):
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
             dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
                 digest of all; while a task lives under this key, no other is made.
-            dedupe_until: ``"start"`` frees that key when the task starts, so that an event which
-                arrives while the task runs is not lost; ``"end"``, the default, when it has ended.
-            unique_for: also at most one in each window of this length, even after that one has
-                ended; the key is a digest of all arguments unless *dedupe* makes another.
-            keepalive: how long a lease lasts between two heartbeats.
-            tags: for filters.
             expires: how long after its due time a task is still worth running.
-            priority: high, normal or low, in a queue whose settings have ``priority``.
-            group: whose turn its tasks take, in a queue whose settings have ``groups``.
             on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
                 ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
+            **options: as in `DeclaredOptions`: ``retries``, ``tags``, ``keepalive``, ``priority``
+                and more.
 
         Raises:
             TypeError: the function cannot be a task, and why.
@@ -242,16 +222,7 @@ class App(TaskRunner):
         """
         large = checked_choice(on_large_result)
         rules = ErrorRules.of(retry_on, reject_on)
-        declared = Options(
-            retries=retries,
-            keepalive=keepalive,
-            tags=tags,
-            expires=expires,
-            dedupe_until=dedupe_until,
-            unique_for=unique_for,
-            priority=priority,
-            group=group,
-        )
+        declared = Options(expires=expires, **options)
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
             made: TaskFunction[..., ..., Any] = TaskFunction(

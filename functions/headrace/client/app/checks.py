@@ -13,6 +13,7 @@ from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Priority
+from headrace.domain.task_fields import TaskField
 
 Duration: TypeAlias = float | timedelta  # a number is seconds
 Retries: TypeAlias = int | RetryStrategy
@@ -82,10 +83,9 @@ def task_id(field: str, value: str) -> str:
     return value
 
 
-def key(field: str, value: str) -> str:
-    """Return a dedupe key.  Raises InvalidRequest."""
-    least, most = limits.DEDUPE_KEY_BYTES
-    _right(field, limits.text_fault(value, most, least))
+def text(name: str, value: str, field: TaskField) -> str:
+    """Return the text of a *field* of a task.  Raises InvalidRequest with *name*."""
+    _right(name, field.fault(value))
     return value
 
 
@@ -117,15 +117,6 @@ def one_of(field: str, value: object, words: type[W]) -> W:
 def priority(field: str, value: object) -> Priority:
     """Return *value* as a priority.  Raises InvalidRequest."""
     return one_of(field, value, Priority)
-
-
-def group(field: str, value: object) -> str:
-    """Return *value* as the key of a group.  Raises InvalidRequest."""
-    least, most = limits.GROUP_KEY_BYTES
-    fault = limits.text_fault(value, most, least)
-    if fault or not isinstance(value, str):
-        raise wrong(field, fault or "must be a string")
-    return value
 
 
 def retry_strategy(field: str, value: object) -> RetryStrategy:

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Unpack
 
 from headrace.client.app import checks
-from headrace.client.app.checks import Duration, Retries
+from headrace.client.app.checks import Duration
 from headrace.client.app.execution import AttemptControl
-from headrace.client.app.options import Options
+from headrace.client.app.options import CallOptions, Options
 from headrace.client.app.outcomes import Cancelled, Reject
 from headrace.client.codec import Codec, JsonValue
 from headrace.client.current import traced, traced_move
@@ -18,7 +18,7 @@ from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
 from headrace.domain import limits
 from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
-from headrace.domain.task import KeyHeld, Level, State
+from headrace.domain.task import State
 from headrace.safe_logging import safe_logger
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask
@@ -343,25 +343,11 @@ class Context:
         new_tags = traced_move(None if tags is None else checks.tags("tags", tags), self.tags)
         self.moved = MoveTarget(queue, kept, wait, None if new_tags is None else dict(new_tags))
 
-    def spawn(  # noqa: PLR0913 (options by keyword, as `options` has them)
+    def spawn(
         self,
         target: str | SpawnTarget,
         payload: JsonValue = None,
-        *,
-        queue: str | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        key: str | None = None,
-        dedupe_until: KeyHeld | None = None,
-        tags: Mapping[str, str] | None = None,
-        expires: Duration | datetime | None = None,
-        retries: Retries | None = None,
-        id: str | None = None,
-        keepalive: Duration | None = None,
-        unique_for: Duration | None = None,
-        priority: Level | None = None,
-        group: str | None = None,
-        batches: Sequence[str] | None = None,
+        **chosen: Unpack[CallOptions],
     ) -> None:
         """Have another task made in the very write that reports the end of this attempt.
 
@@ -374,26 +360,11 @@ class Context:
         than 2 MiB together.
         """
         place = len(self.spawned)
-        options = Options(
-            queue=queue,
-            delay=delay,
-            at=at,
-            key=key,
-            dedupe_until=dedupe_until,
-            tags=tags,
-            expires=expires,
-            retries=retries,
-            id=id,
-            keepalive=keepalive,
-            unique_for=unique_for,
-            priority=priority,
-            group=group,
-            batches=batches,
-        )
+        options = Options(**chosen)
         if isinstance(target, str):
-            if queue is not None:
+            if options.queue is not None:
                 raise checks.wrong("queue", f"is {target} already, the target")
-            if unique_for is not None:
+            if options.unique_for is not None:
                 raise checks.wrong("unique_for", "needs a task function as the target")
             where = checks.name("queue", target)
             options.check_key()
@@ -401,7 +372,7 @@ class Context:
         elif not hasattr(target, "new_task"):
             raise TypeError(_TARGET.format(verb="spawn", given=type(target).__name__))
         else:
-            where = queue or target.queue
+            where = options.queue or target.queue
             task = target.new_task(payload or {}, options)
         copy, size = self._copy(f"spawn[{place}].payload", task.payload)
         together = self._spawned_bytes + size

@@ -8,8 +8,7 @@ import inspect
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import update_wrapper
 from string import Formatter
 from typing import (
@@ -27,12 +26,11 @@ from typing import (
 )
 
 from headrace.client.app import checks
-from headrace.client.app.checks import Duration, Retries
 from headrace.client.app.context import Context
 from headrace.client.app.execution import TaskRoute, Timeouts
 from headrace.client.app.failing import ErrorRules
 from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
-from headrace.client.app.options import ELSEWHERE, Options, named
+from headrace.client.app.options import ELSEWHERE, CallOptions, Options, named
 from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting, PreparedTask
 from headrace.client.app.signature import Signature, cannot_be_imported, fitting
@@ -41,7 +39,7 @@ from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
 from headrace.client.sending import FunctionCall, NewTask, called
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.task import KeyHeld, Level
+from headrace.domain.task_fields import FIELD
 from headrace.wire.base import Unreadable
 from headrace.wire.tasks import Task
 
@@ -84,7 +82,7 @@ def _called(function: Callable[..., str | None], signature: Signature) -> Key:
     def key(args: Mapping[str, Any]) -> str | None:
         given = {**signature.defaults, **args}
         found = function(**{name: value for name, value in given.items() if name in wanted})
-        return None if found is None else checks.key("dedupe", found)
+        return None if found is None else checks.text("dedupe", found, FIELD["dedupe_key"])
 
     return key
 
@@ -346,44 +344,12 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         )
 
     @named
-    def options(  # noqa: PLR0913 (each a keyword)
-        self,
-        *,
-        queue: str | None = None,
-        delay: Duration | None = None,
-        at: datetime | None = None,
-        key: str | None = None,
-        dedupe_until: KeyHeld | None = None,
-        tags: Mapping[str, str] | None = None,
-        expires: Duration | datetime | None = None,
-        retries: Retries | None = None,
-        id: str | None = None,
-        keepalive: Duration | None = None,
-        unique_for: Duration | None = None,
-        priority: Level | None = None,
-        group: str | None = None,
-        batches: Sequence[str] | None = None,
-    ) -> "Chosen[P, R]":
+    def options(self, **options: Unpack[CallOptions]) -> "Chosen[P, R]":
         """Choose for the next enqueue: ``send.options(delay=60).enqueue(to="…")``.
 
-        See `Options` for their meaning.
+        See `CallOptions` for their meaning.
         """
-        chosen = Options(
-            queue=queue,
-            delay=delay,
-            at=at,
-            key=key,
-            dedupe_until=dedupe_until,
-            tags=tags,
-            expires=expires,
-            retries=retries,
-            id=id,
-            keepalive=keepalive,
-            unique_for=unique_for,
-            priority=priority,
-            group=group,
-            batches=batches,
-        )
+        chosen = Options(**options)
         return Chosen(self, chosen.over(self.declared), self._posting)
 
     def envelope(self, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypedDict, TypeVar, get_args
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, Retries
@@ -18,6 +18,7 @@ from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DedupeUntil, KeyHeld, Level
+from headrace.domain.task_fields import FIELD, SetBy, texts
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,11 +66,13 @@ def named(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _options(function: Callable[..., Any]) -> list[str]:
-    return [
-        name
-        for name, each in inspect.signature(function).parameters.items()
-        if each.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
+    names: list[str] = []
+    for name, each in inspect.signature(function).parameters.items():
+        if each.kind is inspect.Parameter.KEYWORD_ONLY:
+            names.append(name)
+        elif each.kind is inspect.Parameter.VAR_KEYWORD:  # annotated as Unpack of a TypedDict
+            names += get_args(each.annotation)[0].__annotations__
+    return names
 
 
 def unknown(name: str, of: str, known: list[str]) -> str:
@@ -81,29 +84,59 @@ def unknown(name: str, of: str, known: list[str]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options of a task besides its arguments; None leaves one out.
+class DeclaredOptions(TypedDict, total=False):
+    """The options of a task that may be declared with its function, and chosen for one call.
+
+    Args:
+        dedupe_until: ``"start"`` frees the key when the task starts, so that an event which
+            arrives while the task runs is not lost; ``"end"`` when the task has ended.
+        tags: for filters; those of a call are added to those declared with the function.
+        retries: a number, a RetryStrategy (`headrace.backoff` has them), or None: as the queue
+            says.
+        keepalive: how long a lease of it lasts between two heartbeats.
+        unique_for: length of the windows of time in each of which at most one task of the queue
+            is made under one key, even after that one has ended; the key is a digest of all
+            arguments unless *dedupe* makes another.
+        priority: high, normal or low, in a queue whose settings have ``priority``.
+        group: whose turn it takes, in a queue whose settings have ``groups``.
+
+    """
+
+    dedupe_until: KeyHeld | None
+    tags: Mapping[str, str] | None
+    retries: Retries | None
+    keepalive: Duration | None
+    unique_for: Duration | None
+    priority: Level | None
+    group: str | None
+
+
+class CallOptions(DeclaredOptions, total=False):
+    """The options of one call.
 
     Args:
         queue: where it goes, instead of the queue of its function.
         delay: how long it waits before it is due.
         at: when it is due, an aware datetime; instead of ``delay``.
         key: while a task of the queue lives under this key, no other is made.
-        dedupe_until: ``"start"`` frees the key when the task starts, so that an event which
-            arrives while the task runs is not lost; ``"end"`` when the task has ended.
-        tags: for filters; added to those declared with the function.
         expires: how long after it is due it is still worth running, or an aware datetime.
-        retries: how often and when a failed attempt is repeated; a number keeps the usual backoff.
         id: an id of your own, which makes the call safe to repeat.
-        unique_for: length of the windows of time in each of which at most one task of the queue
-            is made under one key, even after that one has ended.
-        keepalive: how long a lease of it lasts between two heartbeats.
-        priority: high, normal or low, in a queue whose settings have ``priority``.
-        group: whose turn it takes, in a queue whose settings have ``groups``.
         batches: ids of batches that count it.
 
     """
+
+    queue: str | None
+    delay: Duration | None
+    at: datetime | None
+    key: str | None
+    expires: Duration | datetime | None
+    id: str | None
+    batches: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a task besides its arguments, as `CallOptions` has them; None: not given."""
 
     queue: str | None = None
     delay: Duration | None = None
@@ -150,24 +183,34 @@ class Options:
             scheduled_at=at,
             delay_in_seconds=delay,
             expires_at=self._expires_at(due),
-            dedupe_key=None if self.key is None else checks.key("key", self.key),
+            dedupe_key=None
+            if self.key is None
+            else checks.text("key", self.key, FIELD["dedupe_key"]),
             dedupe_until=None if self.key is None else until,
             unique_for_seconds=None if self.key is None else unique,
             keepalive_timeout_in_seconds=self.keepalive_seconds(),
             retry_strategy=self.retry_strategy(),
             tags=checks.tags("tags", self.tags) if self.tags is not None else None,
             priority=self.level(),
-            group_key=self.group_key(),
             batches=None if self.batches is None else tuple(self.batches),
+            **self.texts(SetBy.ENQUEUE),
         )
 
     def level(self) -> Level | None:
         """Return its priority, if that is given."""
         return None if self.priority is None else checks.priority("priority", self.priority)
 
-    def group_key(self) -> str | None:
-        """Return its group, if that is given."""
-        return None if self.group is None else checks.group("group", self.group)
+    def texts(self, request: SetBy) -> dict[str, Any]:
+        """Return the texts that *request* may set, by their names in the API, if they are given.
+
+        Raises InvalidRequest naming the option.
+        """
+        given = {field: getattr(self, field.option, None) for field in texts(request)}
+        return {
+            field.api_name: checks.text(field.option, text, field)
+            for field, text in given.items()
+            if text is not None
+        }
 
     def keepalive_seconds(self) -> float | None:
         """Return how long a lease lasts, if that is given."""

@@ -12,6 +12,7 @@ from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
 from headrace.domain import limits
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task_fields import SetBy
 
 _CRON_FIELDS: Final = range(5, 8)
 _CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
@@ -107,6 +108,7 @@ class Periodic:
             "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
             "retry_strategy": declared.retry_strategy(),
             "priority": declared.level(),
+            **declared.texts(SetBy.SCHEDULE),
             "missed": str(beat.missed),
             "on_expiry": str(beat.on_expiry),
         }

@@ -7,7 +7,7 @@ once more just before it is written, and of two writes in that moment the later 
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
@@ -46,6 +46,7 @@ from headrace.domain.errors import (
     Unavailable,
     VersionMismatch,
 )
+from headrace.domain.schedule import ScheduleSettings
 from headrace.wire.base import NULL, JsonValue, Unreadable
 from headrace.wire.queues import Queue, Schedule
 
@@ -278,16 +279,8 @@ def _changed(planned: SyncStep, now: SyncStep) -> str:
     return f"it was changed meanwhile{': ' if others else ''}{', '.join(others)}; run it again"
 
 
-_SCHEDULE_FIELDS: Final = (
-    "cron",
-    "every_seconds",
-    "timezone",
-    "dedupe_key",
-    "expires_in_seconds",
-    "keepalive_timeout_in_seconds",
-    "retry_strategy",
-    "priority",
-    "missed",
-    "on_expiry",
-    "dedupe_until",
+_SCHEDULE_FIELDS: Final = tuple(
+    field.name
+    for field in fields(ScheduleSettings)
+    if field.name not in ("payload", "tags", "paused")
 )

@@ -23,10 +23,9 @@ from headrace.client.calls import (
 from headrace.client.calls.tasks import read_one
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
-from headrace.client.sending import carried
+from headrace.client.sending import TaskTemplate, carried
 from headrace.domain import limits
-from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import KeyHeld, Level, MissedTicks, WhenExpired
+from headrace.domain.task import MissedTicks, WhenExpired
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import (
     Group,
@@ -211,16 +210,11 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
     every_seconds: float | None = None,
     timezone: str | None = None,
     payload: JsonValue = None,
-    tags: Mapping[str, str] | None = None,
-    dedupe_key: str | None = None,
-    dedupe_until: KeyHeld | None = None,
     expires_in_seconds: float | None = None,
-    keepalive_timeout_in_seconds: float | None = None,
-    retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
-    priority: Level | None = None,
     missed: MissedTicks | None = None,
     on_expiry: WhenExpired | None = None,
     paused: bool = False,
+    **of_tasks: Unpack[TaskTemplate],
 ) -> ApiCall[Schedule]:
     """Create or replace a schedule, with exactly one of *cron* and *every_seconds*.
 
@@ -231,16 +225,11 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
         cron=cron,
         every_seconds=every_seconds,
         timezone=timezone,
-        tags=tags,
-        dedupe_key=dedupe_key,
-        dedupe_until=dedupe_until,
         expires_in_seconds=expires_in_seconds,
-        keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
-        retry_strategy=retry_strategy,
-        priority=priority,
         missed=missed,
         on_expiry=on_expiry,
         paused=paused,
+        **of_tasks,
     )
 
     def body(codec: Codec) -> bytes:

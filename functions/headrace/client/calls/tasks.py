@@ -25,12 +25,11 @@ from headrace.client.calls import (
     without_none,
 )
 from headrace.client.codec import Codec
-from headrace.client.sending import NewTask, task_entry, tasks_body
+from headrace.client.sending import NewTask, NewTaskFields, task_entry, tasks_body
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest, NotEnqueued
 from headrace.domain.ids import new_idempotency_key
-from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import SHOWN_STATES, KeyHeld, Level, Overwritable, State
+from headrace.domain.task import SHOWN_STATES, Level, State
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import (
     Bulk,
@@ -78,54 +77,19 @@ def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -
     return error
 
 
-def enqueue(  # noqa: PLR0913 (the API's own fields)
-    queue: str,
-    payload: JsonValue = None,
-    *,
-    id: str | None = None,
-    scheduled_at: datetime | None = None,
-    delay_in_seconds: float | None = None,
-    expires_at: datetime | None = None,
-    dedupe_key: str | None = None,
-    dedupe_until: KeyHeld | None = None,
-    unique_for_seconds: float | None = None,
-    overwrite_on_duplicate: Sequence[Overwritable] | None = None,
-    keepalive_timeout_in_seconds: float | None = None,
-    retry_strategy: RetryStrategy | Mapping[str, Any] | None = None,
-    tags: Mapping[str, str] | None = None,
-    batches: Sequence[str] | None = None,
-    priority: Level | None = None,
-    group_key: str | None = None,
-    payload_ref: str | None = None,
+def enqueue(
+    queue: str, payload: JsonValue = None, **fields: Unpack[NewTaskFields]
 ) -> ApiCall[Enqueued]:
     """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
 
-    *payload_ref*, from ``upload``, takes the place of *payload*.  *dedupe_until* ``"start"`` frees
-    the *dedupe_key* at the first delivery.  With *unique_for_seconds* at most one task is made
-    under the *dedupe_key* in each window of that length, and the service chooses the id.
+    ``payload_ref``, from ``upload``, takes the place of *payload*.  ``dedupe_until="start"`` frees
+    the ``dedupe_key`` at the first delivery.  With ``unique_for_seconds`` at most one task is made
+    under the ``dedupe_key`` in each window of that length, and the service chooses the id.
 
     Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
     is one too, for what only the service's clock or tables could tell.
     """
-    task = NewTask(
-        payload=payload,
-        id=id,
-        scheduled_at=scheduled_at,
-        delay_in_seconds=delay_in_seconds,
-        expires_at=expires_at,
-        dedupe_key=dedupe_key,
-        dedupe_until=dedupe_until,
-        unique_for_seconds=unique_for_seconds,
-        overwrite_on_duplicate=overwrite_on_duplicate,
-        keepalive_timeout_in_seconds=keepalive_timeout_in_seconds,
-        retry_strategy=retry_strategy,
-        tags=tags,
-        batches=batches,
-        priority=priority,
-        group_key=group_key,
-        payload_ref=payload_ref,
-    )
-    return enqueue_task(queue, task)
+    return enqueue_task(queue, NewTask(payload=payload, **fields))
 
 
 def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:

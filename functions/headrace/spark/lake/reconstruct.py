@@ -12,19 +12,13 @@ from typing import Any, Final
 from headrace.domain.filters import MESSAGE
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import FINISHED, State
+from headrace.domain.task_fields import REPLAYED
 from headrace.history.changelog import FORGET, Line
 
 SIDES: Final = ("queue", "state", "due", "enqueued", "attempts", "hop", "lease", "lease_end")
 """What a change has on both its sides."""
 
-GIVEN: Final = (
-    "payload",
-    "tags",
-    "group_key",
-    "priority",
-    "retry_strategy",
-    "keepalive_timeout_in_seconds",
-)
+GIVEN: Final = ("payload", *(field.api_name for field in REPLAYED))
 """What a producer said of a task, which a replay says again."""
 
 _DELIVERY: Final = ("worker", "started_at", "lease_group")

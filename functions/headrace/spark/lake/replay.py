@@ -28,7 +28,7 @@ from headrace.domain.limits import TAGS, TASK_ID_RE
 from headrace.domain.task import Priority
 from headrace.spark.exit_codes import first_line
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.schemas import CHANGES
+from headrace.spark.lake.schemas import CHANGES, REPLAYED_TYPES
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.decode import schema_of
@@ -37,14 +37,8 @@ from headrace.spark.sources.newrows import Identity
 from headrace.spark.sources.rows import chunks
 
 REQUIRED: Final = ("task_id", "payload")
-SETTINGS: Final = {
-    "tags": "map<string,string>",
-    "group_key": "string",
-    "priority": "string",
-    "retry_strategy": "string",
-    "keepalive_timeout_in_seconds": "double",
-}
-"""What a new task has of the old one besides its payload, and the types."""
+SETTINGS: Final = REPLAYED_TYPES
+"""The columns that a new task has from the old one besides its payload, and their types."""
 
 NO_TAGS: Final = "its tags are not in the lake; select them, or map() AS tags for none"
 UNCLEAR: Final = "its id was used again; select created_at, which tells its lives apart"

@@ -4,8 +4,11 @@
 """
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from headrace.domain.task_fields import REPLAYED
 
 Type: TypeAlias = Literal[
     "string",
@@ -25,6 +28,12 @@ DAY: Final = "dt"
 
 HOUR: Final = "hh"
 """What a frame has besides on its way to the lake: the hour in which a change was recorded."""
+
+_TYPES: Final[Mapping[str, Type]] = {"tags": "map<string,string>", "keepalive": "double"}
+REPLAYED_TYPES: Final[Mapping[str, Type]] = {
+    field.api_name: _TYPES.get(field.name, "string") for field in REPLAYED
+}
+"""The columns with which a replay makes a task again, besides its payload, and their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +116,14 @@ CHANGES: Final = Table(
         LakeColumn(
             "payload", "string", "the payload as JSON, where it is new and its queue keeps it"
         ),
-        LakeColumn("tags", "map<string,string>", "its tags, where they may be new, likewise"),
-        LakeColumn("group_key", "string", "whose it is, where it has tags here"),
-        LakeColumn("priority", "string", "its priority, where it has tags here"),
-        LakeColumn("retry_strategy", "string", "as JSON, if it has its own and tags here"),
-        LakeColumn("keepalive_timeout_in_seconds", "double", "if it has its own and tags here"),
+        *(
+            LakeColumn(
+                field.api_name,
+                REPLAYED_TYPES[field.api_name],
+                f"its {field.name.replace('_', ' ')}, where that may be new, likewise",
+            )
+            for field in REPLAYED
+        ),
         LakeColumn(
             "shard", "string", "of the stream; export-… where it is known from an export only"
         ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.task_fields import TITLED
 from headrace.store import keys
 
 Type: TypeAlias = Literal[
@@ -87,11 +88,8 @@ TASK: Final = (
     _text("last_move", "the latest of them, in the lifecycle's words"),
     _text("payload", "JSON, as it came in"),
     TaskColumn("tags", "map<string,string>", "tags", "tags", "its tags"),
-    _text("dedupe_key", "its dedupe key"),
+    *(_text(field.name, field.help) for field in TITLED),
     _text("dedupe_until", "start, if its dedupe key is free from the first delivery on"),
-    _text("schedule", "the schedule that made it"),
-    _text("priority", "its priority, where its queue has any"),
-    _text("group_key", "whose it is, where its queue has groups"),
     _text("worker", "who had it last"),
     _text("progress", "JSON, as a worker last reported it, maybe in an earlier delivery"),
     _text("result", "JSON, as the worker reported it"),

@@ -17,10 +17,10 @@ from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DedupeUntil
+from headrace.domain.task_fields import REPLAYED, SetBy, TaskField, texts
 from headrace.spark.sources.arrow import UnfitValue, plain
 from headrace.spark.sources.rows import (
     BadRow,
-    group_in,
     json_text,
     priority_in,
     queue_in,
@@ -53,13 +53,12 @@ COLUMNS: Final = (
     Accepted("scheduled_at", ("timestamp",), "when it is due; now unless given"),
     Accepted("delay_in_seconds", _NUMBERS, "instead of scheduled_at"),
     Accepted("expires_at", ("timestamp",), "not delivered after; else as the queue says"),
-    Accepted("dedupe_key", ("string",), "while a live task has it, no other one is made"),
+    *(Accepted(field.name, ("string",), field.help) for field in texts(SetBy.ENQUEUE)),
     Accepted("dedupe_until", ("string",), "start or end: when the dedupe key is free again"),
     Accepted("tags", ("map<string,string>",), "its tags"),
     Accepted("keepalive_timeout_in_seconds", _NUMBERS, "of its leases; else as the queue says"),
     Accepted("priority", ("string",), "high, normal or low, in a queue with priorities"),
     Accepted("retry_strategy", ("string",), "JSON, as in the API; else as the queue says"),
-    Accepted("group_key", ("string",), "whose turn it takes, in a queue with groups"),
 )
 
 
@@ -190,9 +189,11 @@ def _within(bounds: limits.Bounds) -> Callable[[str, Any], float | None]:
     return seconds
 
 
-def _key(name: str, text: str | None) -> str | None:
-    least, most = limits.DEDUPE_KEY_BYTES
-    return None if text is None else right(name, text, limits.text_fault(text, most, least))
+def _text(field: TaskField) -> Callable[[str, str | None], str | None]:
+    def read(name: str, text: str | None) -> str | None:
+        return None if text is None else right(name, text, field.fault(text))
+
+    return read
 
 
 def _tags(name: str, pairs: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> dict[str, str]:
@@ -233,12 +234,11 @@ _READ: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "scheduled_at": _aware,
     "delay_in_seconds": _within(limits.DELAY_SECONDS),
     "expires_at": _aware,
-    "dedupe_key": _key,
+    **{field.name: _text(field) for field in texts(SetBy.ENQUEUE)},
     "dedupe_until": _until,
     "tags": _tags,
     "keepalive_timeout_in_seconds": _within(limits.KEEPALIVE_SECONDS),
     "retry_strategy": _retry,
     "priority": priority_in,
-    "group_key": group_in,
 }
-_FIELDS: Final = {"keepalive_timeout_in_seconds": "keepalive", "retry_strategy": "retry"}
+_FIELDS: Final = {field.api: field.name for field in REPLAYED if field.api}

@@ -68,7 +68,7 @@ def rich(admin: Browser) -> list[str]:
             "mail", '{"task": "mail.send", "args": {"to": "ada"}}', tags={"tenant": "acme"},
             expires_at=now + timedelta(days=2), keepalive=60, retry=again,
             dedupe_key=f"k{number}", dedupe_until=DedupeUntil.START, batches=("night",),
-            group_key="acme", on_expiry=OnExpiry.DROP,
+            group_key="acme", on_expiry=OnExpiry.DROP, note="a note",
         )[0]
         for number in range(4)
     ]  # fmt: skip
@@ -86,6 +86,7 @@ def rich(admin: Browser) -> list[str]:
         cron="0 3 * * *", timezone="Europe/Madrid", payload='{"a": 1}', tags={"a": "b"},
         dedupe_key="k", dedupe_until=DedupeUntil.START, missed=Missed.ALL, on_expiry=OnExpiry.DROP,
         expires_in_seconds=60, retry_strategy=RetryStrategy(max_retries=2), paused=True,
+        note="a note",
     ))  # fmt: skip
     admin.use.schedules.run("mail", "nightly")
     admin.use.keys.create(
@@ -127,3 +128,10 @@ def test_every_page_answers(admin: Browser, fill: Callable[[Browser], list[str]]
     wrong = {place: shown.status for place in places if (shown := admin.get(place)).status != 200}
     expected = {"/console/no/such/page": 404, "/console/sign-in": 303, "/console/worker": 303}
     assert wrong == expected
+
+
+def test_a_viewer_sees_the_notes_of_a_task_and_of_a_schedule(admin: Browser) -> None:
+    task, viewer = rich(admin)[1], admin.as_role(Role.VIEWER)
+
+    for path in (f"tasks/{task}", "queues/mail/schedules/nightly"):
+        assert "Note a note" in viewer.get(f"/console/{path}").page.text

@@ -103,6 +103,7 @@ def test_tags_group_priority_and_settings_reach_the_new_task(
         "tags": {"fiware-service": "city", "fiware-servicepath": "/é"},
         "retry_strategy": retry_text(retry),
         "keepalive_timeout_in_seconds": 7,
+        "note": "urgent",
     }
     story.enqueue("a", payload="1", priority="high", **whole)
     story.enqueue("b", payload="2", priority="normal", tags={str(n): "x" for n in range(9)})
@@ -114,7 +115,7 @@ def test_tags_group_priority_and_settings_reach_the_new_task(
     assert (done.added, done.refused) == (3, {})
     a, b, c = harness.read(*(new_id("r", one, 1) for one in "abc"))
     assert a.tags == {**whole["tags"], "replay": "r", "replay_of": "a"}
-    assert (a.priority, a.retry, a.keepalive) == ("high", retry, 7)
+    assert (a.priority, a.retry, a.keepalive, a.note) == ("high", retry, 7, "urgent")
     assert b.tags == {**{str(n): "x" for n in range(9)}, "replay": "r"}  # ten are the most
     assert (c.group_key, c.retry, c.keepalive) == ("g", None, None)
 

@@ -53,6 +53,7 @@ class TaskTemplate(TypedDict, total=False):
     retry_strategy: RetryStrategy | Mapping[str, Any] | None
     tags: Mapping[str, str] | None
     priority: Level | None
+    note: str | None
 
 
 class NewTaskFields(TaskTemplate, total=False):
@@ -93,6 +94,7 @@ class NewTask:
     batches: Sequence[str] | None = None
     priority: Level | None = None
     group_key: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,6 +79,7 @@ class TaskSpec:
     on_expiry: OnExpiry | None = None
     dedupe_until: DedupeUntil | None = None
     unique_for: Seconds | None = None
+    note: str | None = None
 
     def due_at(self, now: datetime) -> datetime:
         """Return when the task falls due: never before *now*."""

@@ -58,6 +58,7 @@ class ScheduleSettings:
     missed: Missed = Missed.LATEST
     on_expiry: OnExpiry = OnExpiry.DEAD
     dedupe_until: DedupeUntil = DedupeUntil.END
+    note: str | None = None
 
     def same_times(self, other: "ScheduleSettings") -> bool:
         """Tell whether these are due when *other* are."""

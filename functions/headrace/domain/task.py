@@ -304,6 +304,7 @@ class Task:
     on_expiry: OnExpiry | None = None
     dedupe_until: DedupeUntil | None = None
     has_progress: bool | None = None
+    note: str | None = None
 
     @property
     def queue(self) -> str:

@@ -197,6 +197,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     missed: Missed = Missed.LATEST
     on_expiry: OnExpiry = OnExpiry.DEAD
     dedupe_until: DedupeUntil = DedupeUntil.END
+    note: str | None = None
     last_run_at: Annotated[
         At | None,
         Meta(description="The latest tick that has come, or when it was run by hand."),

@@ -108,6 +108,7 @@ class Task(Carrying, frozen=True, kw_only=True):
         Meta(description="null: its queue had no priorities when the task came there."),
     ] = None
     group_key: Annotated[str | None, Meta(description="Whose it is; null: nobody's.")] = None
+    note: Annotated[str | None, Meta(description="A text for people.")] = None
     batches: Annotated[list[str], Meta(description="Those that count it.")] = msgspec.field(
         default_factory=list
     )

@@ -99,6 +99,7 @@ class DeclaredOptions(TypedDict, total=False):
             arguments unless *dedupe* makes another.
         priority: high, normal or low, in a queue whose settings have ``priority``.
         group: whose turn it takes, in a queue whose settings have ``groups``.
+        note: a text for people, of at most 256 bytes, which stays with the task.
 
     """
 
@@ -109,6 +110,7 @@ class DeclaredOptions(TypedDict, total=False):
     unique_for: Duration | None
     priority: Level | None
     group: str | None
+    note: str | None
 
 
 class CallOptions(DeclaredOptions, total=False):
@@ -151,6 +153,7 @@ class Options:
     unique_for: Duration | None = None
     priority: Level | None = None
     group: str | None = None
+    note: str | None = None
     batches: Sequence[str] | None = None
 
     def over(self, declared: "Options") -> "Options":

@@ -1,59 +1,48 @@
-"""One task sent to its target, and what came back."""
+"""Sends one task to its target and returns the answer."""
 
 import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import httpcore2 as httpcore
 
 from headrace.domain import limits
-from headrace.domain.push import (
-    REFUSED_TYPE,
-    Destination,
-    PushHosts,
-    Target,
-    url_fault,
-)
-from headrace.domain.push_answers import (
-    TargetAnswer,
-)
+from headrace.domain.push import REFUSED_TYPE, Destination, PushHosts, Target, url_fault
+from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, signature
 from headrace.domain.task import Task
-from headrace.push.guard import Connect, GuardedBackend, Resolve, TargetRefused, connected, resolved
-from headrace.push.requests import Requests
+from headrace.push.connections import (
+    Connect,
+    GuardedBackend,
+    Requests,
+    Resolve,
+    TargetRefused,
+    connect_to,
+    resolve_host,
+)
 
-_TOO_LARGE: Final = 413  # as a target says it: about this task
+_TOO_LARGE: Final = 413  # the status for a payload that is not sent
 
 CallFunction: TypeAlias = Callable[[str, bytes, float], TargetAnswer]
 """Calls the Lambda function of an ARN with an event, within seconds."""
 
 
-class PushSender(Protocol):
-    """Sends tasks, one after the other; each thread has its own."""
-
-    def send(self, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
-        """Send *task* to *target*, signed by *secrets*; whatever goes wrong is the answer."""
-
-    def close(self) -> None:
-        """Let go of connections."""
-
-
 @dataclass(slots=True)
 class TargetSender:
-    """Sends to addresses on the web as far as *hosts* and the guard let it, and to functions.
+    """Sends tasks one after the other, for one thread: to URLs and to Lambda functions.
 
-    *call_function* is None where there are none to call.
+    *hosts* may be private.  Without *call_function*, tasks for functions fail.
     """
 
     hosts: PushHosts
     now: Callable[[], datetime]
     call_function: CallFunction | None = None
     ssl_context: Any = None  # httpcore's default if None
-    resolve: Resolve = resolved
-    connect: Connect = connected
+    resolve: Resolve = resolve_host
+    connect: Connect = connect_to
     monotonic: Callable[[], float] = time.monotonic
     _backend: GuardedBackend = field(init=False)
     _requests: Requests = field(init=False)
@@ -66,9 +55,9 @@ class TargetSender:
         self._requests = Requests(self._backend, self.ssl_context, self.monotonic)
 
     def send(self, target: Target, task: Task, secrets: Sequence[str]) -> TargetAnswer:
-        """Send *task* to *target*; whatever goes wrong is the answer.
+        """Send *task* to *target*, signed by *secrets*; an error becomes an answer, too.
 
-        A task that came from elsewhere may have an uploaded payload: that is none to send.
+        A task that was moved here may have an uploaded payload, which is not sent.
         """
         if task.uploaded is not None:
             return TargetAnswer(_TOO_LARGE, b"its payload was uploaded, and is not pushed")
@@ -77,7 +66,7 @@ class TargetSender:
         return self._post(target.url or "", target, task, secrets)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._requests.close()
 
     def _invoke(self, arn: str, target: Target, task: Task) -> TargetAnswer:
@@ -118,9 +107,9 @@ class TargetSender:
         return TargetAnswer(answer.status, answer.body, retry_after, whole=answer.whole)
 
     def _destination(self, url: str) -> Destination | str:
-        """Return *url* taken apart, or what is wrong with it; a queue's is the same each time."""
+        """Return *url* parsed, or its fault; the last one is cached."""
         if self._checked is None or self._checked[0] != url:
-            # Once more: the hosts allowed may be others than when it was set.
+            # The allowed hosts may have changed since the URL was set.
             fault = url_fault(url, self.hosts)
             self._checked = url, Destination.parse(url) if fault is None else fault
         return self._checked[1]
@@ -136,9 +125,6 @@ class TargetSender:
 
 
 def function_event(task: Task) -> bytes:
-    """Return the event that a Lambda function is called with, as JSON.
-
-    The payload is in it as it came in, byte for byte.
-    """
+    """Return the event for a Lambda function, as JSON; the payload's bytes are not changed."""
     known = {"id": task.id, "queue": task.queue, "attempt": task.attempts}
     return f'{json.dumps(known)[:-1]}, "payload": {task.payload}}}'.encode()

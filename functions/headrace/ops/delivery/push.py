@@ -4,8 +4,7 @@ It is a worker in the service itself.  Who may be one has a seat of the queue, a
 holds is under one group lease: one write each twenty seconds renews both.  One that dies leaves
 its leases to lapse and its seat to the next.
 
-Here is what it does with the tables, step by step; who sends, and in how many threads, is the
-business of ``push/running``.
+This module has its calls of the store; ``runtime.pushing`` has its loop and the threads that send.
 """
 
 import random

@@ -8,7 +8,7 @@ import httpcore2 as httpcore
 import pytest
 
 from headrace.domain.push import PushHosts
-from headrace.push.guard import GuardedBackend, TargetRefused
+from headrace.push.connections import GuardedBackend, TargetRefused
 
 
 class Asked(httpcore.NetworkStream):

@@ -16,7 +16,7 @@ from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.runtime.use_cases import UseCases
+from headrace.runtime.service import Service
 from headrace.store.call_scope import metered
 
 WORKER: Final = "bench:1"
@@ -63,7 +63,7 @@ class Target(Protocol):
 class UseCaseCalls:
     """The use cases over a store, without the API: the units are those that the store tells."""
 
-    def __init__(self, name: str, use: UseCases, queue: str) -> None:
+    def __init__(self, name: str, use: Service, queue: str) -> None:
         """*queue* must exist."""
         self.name = name
         self._use = use

@@ -21,7 +21,7 @@ with starting():
 
     for module in iter_modules(views.__path__):  # each adds its routes
         import_module(f"{views.__name__}.{module.name}")
-    prepare("keys", "queues", "stats")
+    prepare("keys", "queues", "stats", "inspect", "counters")
 
 _PROXY: Final = "{proxy+}"
 FORM: Final = "application/x-www-form-urlencoded"

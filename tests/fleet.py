@@ -13,7 +13,8 @@ from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Done
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
@@ -96,12 +97,10 @@ class Fleet:
     def _number(self) -> int:
         return self.stage.chance.getrandbits(32)
 
-    def _service(self, store: Any) -> UseCases:
-        use = build(Settings(admin_key="test"), store, now=self.stage.now)
-        deliveries = use.deliveries
-        deliveries.sleep = self.stage.sleep
-        deliveries.chance = random.Random(self._number())
-        deliveries.claims.chance = random.Random(self._number())
+    def _service(self, store: Any) -> Service:
+        settings, chance = Settings(admin_key="test"), random.Random(self._number())
+        use = build(settings, store, now=self.stage.now, random=chance)
+        use.sleep = self.stage.sleep
         return use
 
     def heartbeat(self, places: Iterable[int] | None = None) -> None:
@@ -158,7 +157,7 @@ class Fleet:
 
     def take(
         self, place: int, batch_size: int, *, named: bool = True
-    ) -> tuple[Sequence[Task], UseCases]:
+    ) -> tuple[Sequence[Task], Service]:
         """Dequeue once, and return the tasks and the service that leased them."""
         use = self._services[place % len(self._services)]
         worker = self._names[place] if named else ""

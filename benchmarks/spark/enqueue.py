@@ -13,7 +13,7 @@ from benchmarks.results import Bar
 from benchmarks.spark.figures import Figure, Measured
 from benchmarks.spark.station import BATCH, SHARDS, THREADS, file_in
 from headrace.domain.plan import TaskSpec
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.spark import register
 from headrace.spark.sources.connect import StoreConnection
 
@@ -48,7 +48,7 @@ def _enqueued(spark: SparkSession, connection: StoreConnection, number: int, run
     return time.monotonic() - begin
 
 
-def _alone(uses: UseCases, number: int) -> float:
+def _alone(uses: Service, number: int) -> float:
     new = [TaskSpec(json.dumps(PAYLOAD))] * BATCH
 
     def work(batches: int) -> None:

@@ -25,7 +25,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.local.launch import launched
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.spark import Station
 from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import StoreConnection, opened, store
@@ -89,7 +89,7 @@ def transform(tasks: DataFrame) -> DataFrame:
 
 
 @contextmanager
-def file_in(folder: str, *queues: str) -> Iterator[tuple[StoreConnection, UseCases]]:
+def file_in(folder: str, *queues: str) -> Iterator[tuple[StoreConnection, Service]]:
     """Make a file in *folder* with some empty *queues*."""
     with TemporaryDirectory(dir=folder) as own:
         path = Path(own, "headrace.db")
@@ -101,7 +101,7 @@ def file_in(folder: str, *queues: str) -> Iterator[tuple[StoreConnection, UseCas
         yield connection, uses
 
 
-def _fill(uses: UseCases, queue: str, number: int) -> None:
+def _fill(uses: Service, queue: str, number: int) -> None:
     payload = json.dumps(PAYLOAD)
     for start in range(0, number, 1000):
         uses.tasks.enqueue(queue, [TaskSpec(payload)] * min(1000, number - start))
@@ -115,7 +115,7 @@ def _drained(spark: SparkSession, connection: StoreConnection, number: int) -> t
     return number / (time.monotonic() - begin), run.batches
 
 
-def _alone(uses: UseCases, number: int) -> float:
+def _alone(uses: Service, number: int) -> float:
     """Move tasks on by threads of this process, BATCH at a time."""
     _fill(uses, "in", number)
 

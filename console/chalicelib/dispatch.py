@@ -21,7 +21,8 @@ from headrace.domain.errors import (
 )
 from headrace.ops.operators.keys import acting
 from headrace.ops.operators.sessions import new_nonce
-from headrace.runtime.wiring import UseCases, use_cases, utc_now
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import current_service, utc_now
 from headrace.store.call_scope import Meter, metered
 
 from . import urls
@@ -62,7 +63,7 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
         call = _ConsoleCall(event, request_id, meter, time.perf_counter())
         context: RequestContext | None = None
         try:
-            use = use_cases()
+            use = current_service()
             request = read_request(
                 event, request_id, insecure_cookies=use.settings.insecure_cookies
             )
@@ -82,7 +83,7 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
             return _refusal(failure, context, call)
 
 
-def _enter(request: ConsoleRequest, use: UseCases) -> RequestContext:
+def _enter(request: ConsoleRequest, use: Service) -> RequestContext:
     """Identify the visitor: the session must be live, and its key still valid."""
     signing = CookieSigning.of(use.settings)
     context = RequestContext(request, use, signing, use.now())

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, Unauthenticated
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.store.records.keys import Session
 
 from .request import ConsoleRequest
@@ -40,7 +40,7 @@ class RequestContext:
     """The argument of every view; without ``principal`` and ``session`` nobody is signed in."""
 
     request: ConsoleRequest
-    use: UseCases
+    use: Service
     signing: CookieSigning
     now: datetime
     principal: Principal | None = None

@@ -27,7 +27,8 @@ from headrace.http.events import proxy_event
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
-from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build, using
 from headrace.store.sqlite import SqliteStore
 from headrace.testing.transport import HandlerContext
 from tests.manual_clock import ManualClock
@@ -148,7 +149,7 @@ class Browser:
     """A browser: ``get`` and ``post`` a path, ``submit`` a form of a page; redirects by hand."""
 
     clock: ManualClock
-    use: UseCases
+    use: Service
     stage: str = ""
     source: str = "192.0.2.7"
     jar: dict[str, str] = field(default_factory=dict)

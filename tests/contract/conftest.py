@@ -13,7 +13,8 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Task
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportResult, ReportStatus, TaskReport
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
@@ -27,7 +28,7 @@ class World:
 
     store: Store
     clock: ManualClock
-    use: UseCases
+    use: Service
 
     def queue(self, name: str = "mail", **settings: Any) -> str:
         self.use.queues.create(name, QueueSettings(**settings))
@@ -127,8 +128,8 @@ def world(store: Store, clock: ManualClock) -> World:
 def new_world(store: Store, clock: ManualClock) -> World:
     """Build the use cases so that sleeping moves the clock."""
     use = build(Settings(admin_key="test", poll_after_seconds=0.02), store, now=clock)
-    use.deliveries.sleep = clock.forward
-    use.waiting.sleep = clock.forward
+    use.sleep = clock.forward
+    use.sleep = clock.forward
     use.deliveries.arrivals = None  # who waits for them waits by the real clock
     use.waiting.ends = None  # likewise
     return World(store, clock, use)

@@ -61,7 +61,7 @@ def test_the_service_looks_for_the_tasks_and_acts_on_them(world: World) -> None:
     done = world.use.actions.get(run.id)
     assert (done.status, done.total, done.changed) == ("DONE", 2 * PART, 2 * PART)
     assert world.see(later).state is State.ENQUEUED
-    assert not world.use.has_actions()
+    assert not world.use.actions.any_unfinished()
 
 
 def test_the_audit_has_one_row_that_says_it_in_a_sentence(world: World) -> None:
@@ -164,11 +164,11 @@ def test_an_action_that_was_cut_off_before_it_was_written_leaves_no_mark(world: 
     run = begin(world, waiting(world, 1), BulkAction.DELETE, WAITING)
     world.store.drop_record("action", run.id)
     world.use.action_work.run()
-    assert world.use.has_actions()
+    assert world.use.actions.any_unfinished()
 
     world.clock.forward(24 * 3600)
     world.use.action_work.run()
-    assert not world.use.has_actions()
+    assert not world.use.actions.any_unfinished()
 
 
 def test_an_action_waits_when_the_key_it_works_for_is_revoked(world: World) -> None:

@@ -262,7 +262,7 @@ def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -
     recorded.batch(total=2)
     recorded.world.put("work", "1", "2", batches=("b",))
     recorded.record()
-    recorded.use.recording.counters.post_left()
+    recorded.use.counters.post_left()
     assert numbers(stored(recorded)) == (0, 0, 0, 0, 0)
     assert numbers(recorded.see()) == (2, 2, 0, 0, 0)
     (listed,) = recorded.use.task_batches.list().shown
@@ -270,8 +270,8 @@ def test_births_are_counted_by_the_minute_and_seen_at_once(recorded: Recorded) -
     assert len(recorded.use.task_batches.results("b")) == 2
 
     recorded.clock.forward(60)
-    recorded.use.recording.counters.post_left()
-    recorded.use.recording.counters.post_left()
+    recorded.use.counters.post_left()
+    recorded.use.counters.post_left()
 
     assert numbers(stored(recorded)) == numbers(recorded.see()) == (2, 2, 0, 0, 0)
 
@@ -423,7 +423,7 @@ def test_a_hundred_members_have_a_hundred_results_however_they_come(
         recorded.finish(1)
         recorded.record()
         recorded.clock.forward(60)  # by the minute what was counted is posted
-        recorded.use.recording.counters.post_left()
+        recorded.use.counters.post_left()
     while recorded.finish(25):
         recorded.record()
 

@@ -42,7 +42,7 @@ def fail(it: Recorder, queue: str, message: str = "after 1 s", *, retryable: boo
 
 
 def faults(it: Recorder, queue: str = "mail") -> QueueFaults:
-    counters = it.world.use.recording.counters
+    counters = it.world.use.counters
     return counters.faults(queue, counters.buffers())
 
 

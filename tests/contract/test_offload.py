@@ -77,7 +77,7 @@ def offload_world(store: Store, clock: ManualClock) -> OffloadWorld:
     objects, streamed = Objects(clock), Streamed(store, clock)
     settings = Settings(admin_key="test", poll_after_seconds=0.02, payload_offload_bytes=MOST)
     use = build(settings, streamed.store, now=clock, objects=objects)
-    use.deliveries.sleep = clock.forward
+    use.sleep = clock.forward
     use.deliveries.arrivals = None
     world = OffloadWorld(streamed.store, clock, use, objects, streamed)
     world.queue()

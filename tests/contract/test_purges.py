@@ -1,6 +1,5 @@
 """What every store promises about purges: they take what existed at the call, and all of it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,11 +19,11 @@ MANY = 275
 
 def purge_begun(world: World, queue: str, *states: State) -> None:
     """Ask for a purge that has no time: it is left to the reaper."""
-    jobs = world.use.queues.jobs
-    world.use.queues.jobs = replace(jobs, patience=0)
+    jobs = world.use.jobs
+    patience, jobs.patience = jobs.patience, 0
     world.clock.forward(0.001)
     assert not world.use.queues.purge(queue, states).finished
-    world.use.queues.jobs = jobs
+    jobs.patience = patience
     world.clock.forward(0.001)
 
 
@@ -76,7 +75,7 @@ def test_what_a_worker_has_when_the_purge_reaches_it_is_kept(world: World, statu
     assert world.use.inspect.count(queue).count == 1
     world.clock.forward(61)
     world.use.reaping.run()
-    assert world.use.queues.jobs.pending() == []
+    assert world.use.jobs.pending() == []
 
     assert world.say(task, status).outcome is ReportOutcome.OK
 
@@ -103,8 +102,8 @@ def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: W
     """Else looks that found nothing are begun anew, minute after minute."""
     queue = world.queue(shards=16)
     purge_begun(world, queue, E)
-    jobs = world.use.reaping.jobs
-    world.use.reaping.jobs = replace(jobs, patience=0)
+    jobs = world.use.jobs
+    jobs.patience = 0
 
     passes = 0
     while jobs.pending():

@@ -19,9 +19,9 @@ def run(world: World) -> PushRun:
     """Give the dispatcher of a queue called hooks."""
     world.queue("hooks", target=TARGET)
     push, start = world.use.push, world.clock()
-    push.deliveries.sleep, push.deliveries.arrivals = world.clock.forward, None
-    push.deliveries.chance = random.Random(1)
-    push.monotonic = lambda: world.clock().timestamp() - start.timestamp()
+    push.deliveries.arrivals = None
+    world.use.sleep, world.use.random = world.clock.forward, random.Random(1)
+    world.use.monotonic = lambda: world.clock().timestamp() - start.timestamp()
     begun = push.begin("hooks")
     assert begun is not None
     return begun
@@ -94,7 +94,7 @@ def test_a_target_that_was_away_for_a_minute_is_found_again_within_five_seconds(
         if sent and not away:
             found_after = at - away_for
         world.clock.forward(0.25)
-        at = run.dispatch.monotonic()
+        at = run.dispatch.service.monotonic()
     assert found_after <= 5
     assert 30 <= asked <= 250
     for task in map(world.see, ids):
@@ -148,12 +148,12 @@ def test_reports_wait_where_the_table_is_away_and_are_made_once_it_is_back(
     (one,) = world.put("hooks")
     world.clock.forward(0.001)
     tasks = run.fetch()
-    reports = run.dispatch.reports
-    run.dispatch.reports = hooked(world, before_commit=dies).use.reports
+    reports = world.use.reports
+    world.use.reports = hooked(world, before_commit=dies).use.reports
     run.settle([(task, TargetAnswer(200), 0.1) for task in tasks])
     assert world.see(one).state is State.INFLIGHT
 
-    run.dispatch.reports = reports
+    world.use.reports = reports
     run.renew()
     assert world.see(one).state is State.SUCCEEDED
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -207,7 +206,7 @@ def test_what_a_purge_leaves_undone_the_reaper_finishes(world: World) -> None:
         world.put(queue, *["1"] * 25)
     kept = world.queue("kept")
     world.put(kept)
-    world.use.queues.jobs = replace(world.use.queues.jobs, patience=0)
+    world.use.jobs.patience = 0
 
     assert not world.use.queues.delete(queue)
     with pytest.raises(QueueExists, match="still being deleted"):

@@ -18,7 +18,8 @@ from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.runtime.wiring import Settings, UseCases, build, utc_now
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build, utc_now
 from headrace.store.dynamo import DynamoStore, Sender
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
@@ -41,11 +42,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def service(
     request: pytest.FixtureRequest, tmp_path: Path, on: On
-) -> Iterator[Callable[..., UseCases]]:
+) -> Iterator[Callable[..., Service]]:
     """Give a function that starts one more service on the same file or tables."""
     files: list[SqliteStore] = []
 
-    def start(now: Callable[[], datetime] = utc_now) -> UseCases:
+    def start(now: Callable[[], datetime] = utc_now) -> Service:
         store: SqliteStore | DynamoStore
         if on == "file":
             store = SqliteStore(str(tmp_path / "headrace.db"), now=now)
@@ -78,7 +79,7 @@ def together(count: int, work: Callable[[int], T]) -> list[T]:
         return list(pool.map(start, range(count)))
 
 
-def fill(use: UseCases, count: int) -> list[str]:
+def fill(use: Service, count: int) -> list[str]:
     """Enqueue *count* tasks and return their ids."""
     ids: list[str] = []
     while len(ids) < count:
@@ -111,7 +112,7 @@ class Left:
         return self.count > 0
 
 
-def work_off(use: UseCases, batch_size: int, left: Left) -> list[Task]:
+def work_off(use: Service, batch_size: int, left: Left) -> list[Task]:
     """Take tasks and report on them until every task was delivered to some worker."""
     mine: list[Task] = []
     while left.any():
@@ -123,7 +124,7 @@ def work_off(use: UseCases, batch_size: int, left: Left) -> list[Task]:
     return mine
 
 
-def assert_each_once(use: UseCases, ids: list[str], delivered: list[list[Task]]) -> None:
+def assert_each_once(use: Service, ids: list[str], delivered: list[list[Task]]) -> None:
     """Check that every task was delivered to one worker, once, and that none is lost."""
     assert Counter(task.id for tasks in delivered for task in tasks) == Counter(ids)
     assert len({task.lease_id for tasks in delivered for task in tasks}) == len(ids)
@@ -134,9 +135,7 @@ def assert_each_once(use: UseCases, ids: list[str], delivered: list[list[Task]])
 
 @pytest.mark.gate
 @pytest.mark.parametrize("services", [1, THREADS])
-def test_sixteen_workers_get_each_task_once(
-    service: Callable[..., UseCases], services: int
-) -> None:
+def test_sixteen_workers_get_each_task_once(service: Callable[..., Service], services: int) -> None:
     """Of one service that they share, or of a service each, as in as many Lambda containers."""
     uses = [service() for _ in range(services)]
     uses[0].queues.create("race", QueueSettings())
@@ -153,7 +152,7 @@ def test_sixteen_workers_get_each_task_once(
 
 @pytest.mark.gate
 def test_of_sixteen_that_enqueue_the_same_ids_one_creates_each(
-    service: Callable[..., UseCases],
+    service: Callable[..., Service],
 ) -> None:
     services = [service() for _ in range(THREADS)]
     services[0].queues.create("race", QueueSettings())

@@ -52,12 +52,12 @@ class Recorder:
 
 
 def counts(world: World, queue: str) -> tuple[int, ...]:
-    counters = world.use.recording.counters
+    counters = world.use.counters
     return tuple(counters.counts(queue, counters.buffers()))
 
 
 def events(world: World, queue: str) -> Activity:
-    counters = world.use.recording.counters
+    counters = world.use.counters
     now = micros_of(world.clock()) // 60_000_000
     total = Activity()
     for _, activity in counters.minutes(queue, counters.buffers(), now - 60, now + 1):
@@ -68,7 +68,7 @@ def events(world: World, queue: str) -> Activity:
 def flows(world: World) -> dict[tuple[str, str], tuple[int, int]]:
     """Return moves by source and target, of the last hour and the last day."""
     now = micros_of(world.clock())
-    edges = world.use.recording.counters.totals().flows().edges()
+    edges = world.use.counters.totals().flows().edges()
     return {
         (source, target): (last_hour(slots, now), last_day(slots, now))
         for target, source, slots in edges
@@ -79,7 +79,7 @@ def flows(world: World) -> dict[tuple[str, str], tuple[int, int]]:
 def new_recorder(store: Store, clock: ManualClock) -> Recorder:
     stream = Streamed(store, clock)
     world = new_world(stream.store, clock)
-    world.use.recording.counters.sleep = lambda _: None
+    world.use.sleep = lambda _: None
     return Recorder(world, stream)
 
 

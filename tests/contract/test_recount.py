@@ -192,7 +192,7 @@ def test_faults_are_recounted(it: Recorder) -> None:
     changes = it.stream.taken()
     it.record(changes[:-1])  # the recorder gets the rest when the queue is recounted
     it.world.clock.forward(1)
-    counters = it.world.use.recording.counters
+    counters = it.world.use.counters
 
     for _ in range(2):
         recount(it, queue)

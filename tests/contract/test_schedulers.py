@@ -10,8 +10,8 @@ from itertools import takewhile
 
 from headrace.domain.schedule import LOOK_AHEAD, LOOK_BACK, tick_id
 from headrace.domain.ticks import cron_ticks, zone
+from headrace.ops.scheduling.cron import read_cron
 from headrace.ops.shared.stack_secret import IDS, StackSecret
-from headrace.runtime.cron import read_cron
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from tests.contract.conftest import new_world

@@ -21,7 +21,7 @@ def meanwhile(world: World, *steps: Callable[[], object]) -> None:
         if left:
             left.pop(0)()
 
-    world.use.waiting.sleep = sleep
+    world.use.sleep = sleep
 
 
 @pytest.mark.gate

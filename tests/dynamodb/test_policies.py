@@ -35,10 +35,10 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import SHOWN_STATES
 from headrace.domain.transitions import batch_deltas
 from headrace.domain.worker import Command, WorkerHeartbeat
-from headrace.history.counters import Counters
 from headrace.local.tables import DynamoDBClient, TableNames, Template
 from headrace.ops.operators.keys import BOOTSTRAP, acting
 from headrace.ops.shared.audit import AuditFilter
+from headrace.runtime.wiring import build
 from headrace.store.dynamo import DynamoStore
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.jobs import Job, JobKind, deletion_of
@@ -291,7 +291,7 @@ def the_reaper(of: Stories) -> None:
     before.put(before.queue("indexed", indexed_fields=("tag:a",)), tags={"a": "1"})
     of.clock.forward(120)
     use.reaping.run()
-    assert use.queues.jobs.pending() == []
+    assert use.jobs.pending() == []
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")
@@ -310,7 +310,7 @@ def the_reaper(of: Stories) -> None:
     _actions(of)
     _alerts(of)
     _left_by_a_recorder(of)
-    use.recording.counters.post_left()
+    use.counters.post_left()
     assert len(before.take("told")) == 1
 
 
@@ -333,9 +333,9 @@ def _actions(of: Stories) -> None:
             BulkAction(action), [queue, fair], where, to_queue=to, undo_in_seconds=60
         )
         of.clock.forward(1)
-        assert use.has_actions()
+        assert use.actions.any_unfinished()
         use.action_work.run()
-        assert not use.has_actions()
+        assert not use.actions.any_unfinished()
 
 
 def _alerts(of: Stories) -> None:
@@ -362,7 +362,7 @@ def _left_by_a_recorder(of: Stories) -> None:
     world.use.task_batches.create(on, batch_id="b", total=1)
     world.put(queue, batches=("b",))
     world.say(world.one(queue), "SUCCEEDED")
-    counters = Counters(store, of.clock)
+    counters = build(world.use.settings, store, now=of.clock).counters
     buffer = counters.buffer(7)
     for write in stream.taken():
         for batch_id, delta in batch_deltas(write):
@@ -441,9 +441,9 @@ def the_dispatcher(of: Stories) -> None:
     before.put("fair", "1", "2", group_key="acme")
     before.put("bare")
     use = world.use
-    use.push.deliveries.sleep, use.push.deliveries.arrivals = of.clock.forward, None
+    use.push.deliveries.service.sleep, use.push.deliveries.arrivals = of.clock.forward, None
     start = of.clock()
-    use.push.monotonic = lambda: of.clock().timestamp() - start.timestamp()
+    use.monotonic = lambda: of.clock().timestamp() - start.timestamp()
     due = list(use.push_waking.for_timer())
     assert use.push_waking.backing_off(queue for queue, _ in due) == 0
     assert due

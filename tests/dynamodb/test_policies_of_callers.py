@@ -195,8 +195,8 @@ def _searches_by_an_index(past: Past) -> None:
     past.world.queue("indexed", indexed_fields=("tag:a",))
     past.forward(120)
     use = past.world.use
-    for job in use.queues.jobs.pending():
-        list(use.queues.jobs.pages(job, use.indexing))
+    for job in use.jobs.pending():
+        list(use.jobs.pages(job, use.indexing))
     assert list(past.client.list_tasks("indexed", tags={"a": "1"})) == []
     assert "indexed" in {queue.name for queue in past.client.list_queues()}
 

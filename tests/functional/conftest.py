@@ -5,6 +5,7 @@ The store is SQLite in memory, or DynamoDB Local with ``--engine dynamodb``. Tes
 
 import json
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -15,8 +16,10 @@ import api
 from headrace.http.events import proxy_event as api_gateway_event
 from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function, TableNames
+from headrace.ops.operators.keys import KeyOperations
+from headrace.runtime import service
 from headrace.runtime.function import ALWAYS
-from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
@@ -50,7 +53,7 @@ class Service:
     """The API; calling it sends a request with the key."""
 
     clock: ManualClock
-    use: UseCases
+    use: service.Service
     key: str | None = KEY
     handler: Callable[[dict[str, Any], Any], dict[str, Any]] = api.handler
     context: Any = field(
@@ -84,13 +87,15 @@ class Service:
 
     def keyed(self, admin_key: str | None) -> "Service":
         """Return the same service with another key, or with none, to let clients in."""
-        keys = replace(self.use.keys, admin_key=admin_key)
-        return replace(self, use=self.use.but(keys=keys))
+        use = copy(self.use)
+        use.settings = replace(use.settings, admin_key=admin_key)
+        use.keys = KeyOperations(use)
+        return replace(self, use=use)
 
     def polls(self, sleep: Callable[[float], None]) -> None:
         """Let long polls look again after each *sleep*, and wake for nothing else."""
         self.use.deliveries.arrivals = None
-        self.use.deliveries.sleep = sleep
+        self.use.sleep = sleep
 
     def _headers(self) -> dict[str, str]:
         sent = {"Content-Type": "application/json"}

@@ -92,7 +92,8 @@ def test_an_action_stops_when_the_key_that_began_it_is_revoked(call: Service) ->
     dead(call, path, 6)
     operator = keyed(call, Role.OPERATOR, "mail")
     run = begun(operator, "delete", filter={"state": "DEAD"})
-    work = replace(call.use.action_work, part=2)
+    work = call.use.action_work
+    work.part = 2
     parts = iter([1, 1, 0])
     work.run(time_left=lambda: next(parts, 0))
     assert len(states(call, path)) == 4

@@ -63,8 +63,8 @@ def while_waiting(call: Service, happens: dict[float, Callable[[], object]]) -> 
 
 def test_a_key_revoked_while_its_dequeue_waits_leases_nothing_more(call: Service) -> None:
     queue = call.queue()
-    keys = replace(call.use.keys, cache_seconds=10.0)
-    elsewhere = replace(call, use=call.use.but(keys=keys))
+    elsewhere = call.keyed(call.use.settings.admin_key)
+    elsewhere.use.keys.cache_seconds = 10.0
     worker = keyed(elsewhere, Role.WORKER)
     assert worker("POST", f"{queue}/dequeue", {}).status == 200
     (key_id,) = [key["id"] for key in call("GET", "/v1/keys").json["keys"]]

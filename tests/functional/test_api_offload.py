@@ -44,7 +44,7 @@ def test_every_answer_that_shows_a_text_shows_it_whole(call: Service, tables: St
     assert call.say(task, "SUCCEEDED", result=RESULT)["outcome"] == "OK"
     waited = call("GET", f"/v1/tasks/{task_id}", query={"wait_seconds": "1"}).json
     call.use.recording.record(SHARD, tables.taken())
-    call.use.recording.counters.post_left()
+    call.use.counters.post_left()
     members = call("GET", "/v1/batches/all/results").json["results"]
 
     assert [one["payload"] for one in (*listed, task, running, waited)] == [LARGE] * 4

@@ -17,7 +17,8 @@ from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 from tests.waiting import until
@@ -26,7 +27,7 @@ PROCESSES = 4
 AT_ONCE = RetryStrategy(Backoff.FIXED, max_retries=1000, base_seconds=0, jitter=0)
 
 
-def service(path: Path, clock: ManualClock | None = None) -> tuple[UseCases, SqliteStore]:
+def service(path: Path, clock: ManualClock | None = None) -> tuple[Service, SqliteStore]:
     now = clock or (lambda: datetime.now(UTC))
     store = SqliteStore(str(path), now=now)
     return build(Settings(admin_key="test", poll_after_seconds=0), store, now=now), store
@@ -147,7 +148,7 @@ def test_processes_killed_in_a_storm_lose_nothing_and_do_nothing_twice(
     store.close()
 
 
-def finish(use: UseCases, clock: ManualClock) -> None:
+def finish(use: Service, clock: ManualClock) -> None:
     """Take back the leases of the killed, and do what is left."""
     idle = 0
     while idle < 3:

@@ -123,7 +123,7 @@ def populated() -> FuzzedService:
     """Return a service with tasks in every state, a schedule and a key."""
     service = new_service()
     service.polls(service.clock.forward)
-    service.use.waiting.sleep = service.clock.forward
+    service.use.sleep = service.clock.forward
     service.use.waiting.ends = None  # who waits for these waits by the real clock
     mail = service.queue("mail")
     service.queue("next")

@@ -12,7 +12,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import Task
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.sources.connect import StoreConnection, opened, store
 
@@ -55,7 +55,7 @@ class PipelineHarness:
     connection: StoreConnection
 
     @property
-    def uses(self) -> UseCases:
+    def uses(self) -> Service:
         return opened(self.connection)
 
     def queue(self, name: str, *, shards: int = 2, retry: RetryStrategy = DEFAULT_RETRY) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.push_answers import TargetAnswer
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import Lost, World
 
@@ -23,12 +23,12 @@ class Background:
 
     def start(self) -> None:
         """Add an actor for each job to the stage."""
-        jobs: dict[str, tuple[float, Callable[[UseCases], object]]] = {
+        jobs: dict[str, tuple[float, Callable[[Service], object]]] = {
             "reaper": (30.0, lambda use: use.reaping.run()),
             "scheduler": (40.0, lambda use: use.ticking.run()),
             "recorder": (3.0, self.record),
             "actions": (3.0, self.act),
-            "counters": (30.0, lambda use: use.recording.counters.post_left()),
+            "counters": (30.0, lambda use: use.counters.post_left()),
             "broom": (60.0, lambda _: self.world.store.forget()),
         }
         for name, (every, work) in jobs.items():
@@ -39,7 +39,7 @@ class Background:
             if self.scenario.kind(queue) == "push":
                 self.world.stage.add("dispatcher", self._repeated(2.0, self._pushing(queue)))
 
-    def _repeated(self, every: float, work: Callable[[UseCases], object]) -> Callable[[], None]:
+    def _repeated(self, every: float, work: Callable[[Service], object]) -> Callable[[], None]:
         def act() -> None:
             while not self.ending:
                 self.attempt(work)
@@ -47,7 +47,7 @@ class Background:
 
         return act
 
-    def attempt(self, work: Callable[[UseCases], object]) -> None:
+    def attempt(self, work: Callable[[Service], object]) -> None:
         """Do the work once; a process that dies or finds no table leaves it to the next time."""
         try:
             with self.world.borrowed() as use:
@@ -55,7 +55,7 @@ class Background:
         except (Lost, Unavailable):
             pass
 
-    def record(self, use: UseCases) -> None:
+    def record(self, use: Service) -> None:
         """Hand some writes to the recorder, some of them again."""
         position = use.recording.position(SHARD)
         again = self.chance.choice((0, 0, 0, 1, 5))
@@ -65,7 +65,7 @@ class Background:
         if writes:
             use.recording.record(SHARD, writes)
 
-    def record_all(self, use: UseCases) -> None:
+    def record_all(self, use: Service) -> None:
         for _ in range(1_000):
             position = use.recording.position(SHARD)
             writes = self.world.store.writes(after=position, limit=500)
@@ -73,16 +73,16 @@ class Background:
                 break
             recorded = use.recording.record(SHARD, writes)
             assert not recorded.unreadable, recorded.unreadable
-        use.recording.counters.post_left()
+        use.counters.post_left()
 
-    def act(self, use: UseCases) -> None:
+    def act(self, use: Service) -> None:
         """Work on actions."""
-        if use.has_actions():
+        if use.actions.any_unfinished():
             left = self.chance.choice((0.0, 5.0, 60.0))
             use.action_work.run(time_left=lambda: left)
 
-    def _pushing(self, queue: str) -> Callable[[UseCases], None]:
-        def push(use: UseCases) -> None:
+    def _pushing(self, queue: str) -> Callable[[Service], None]:
+        def push(use: Service) -> None:
             run = use.push.begin(queue)
             if run is None:
                 return
@@ -105,7 +105,7 @@ class Background:
 
         return push
 
-    def push_once(self, use: UseCases) -> None:
+    def push_once(self, use: Service) -> None:
         for queue in self.scenario.queues:
             if self.scenario.kind(queue) == "push":
                 self._pushing(queue)(use)

@@ -19,7 +19,8 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State, Task
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime import service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from tests.every_task import everything
 from tests.simulation.planted import planted
@@ -37,7 +38,7 @@ class Service:
     path: Path
     queues: dict[str, QueueSettings] = field(default_factory=lambda: {"mail": QueueSettings()})
     store: Any = field(init=False)
-    use: UseCases = field(init=False)
+    use: service.Service = field(init=False)
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
 
     def __post_init__(self) -> None:

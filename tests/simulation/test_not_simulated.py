@@ -40,7 +40,6 @@ from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.ops.delivery.push import PushRun
 from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.tasks.wait import Waiting
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import EntryPage, Store
 from headrace.store.objects import MemoryObjects
@@ -103,7 +102,8 @@ def a_task_ends_between_the_look_and_the_pause() -> None:
         if task.state is State.ENQUEUED:
             world.use.cancelling.cancel(task_id)
 
-    waiting = Waiting(world.store, world.clock, ends=world.store.ends, new_event=Pause)
+    waiting = world.use.waiting
+    waiting.ends, waiting.new_event = world.store.ends, Pause
     assert waiting.wait(task_id, seconds=20, check=cancel_once).state is State.DEAD
 
 
@@ -117,7 +117,8 @@ def a_wait_looks_every_few_seconds_until_its_timeout() -> None:
         pauses.append(seconds)
         world.clock.forward(seconds)
 
-    Waiting(world.store, world.clock, sleep=sleep).wait(task_id, seconds=60.5)
+    world.use.sleep, world.use.waiting.ends = sleep, None
+    world.use.waiting.wait(task_id, seconds=60.5)
 
     assert max(pauses) <= 5
     assert sum(pauses) == pytest.approx(60.5)
@@ -288,7 +289,8 @@ def _missed(steps: int) -> set[str]:
     queue = world.queue(retry_strategy=at_once, keepalive_timeout_in_seconds=600)
     use = world.use
 
-    indexing, jobs = replace(use.indexing, page=2), use.queues.jobs
+    indexing, jobs = use.indexing, use.jobs
+    indexing.page = 2
 
     def build(pages: int) -> None:
         for job in jobs.pending():
@@ -362,7 +364,7 @@ def dispatcher(store: Failing) -> PushRun:
     world = world_over(store)
     world.put(world.queue(target=Target("https://a.example/", max_concurrency=2)), *"123456")
     world.clock.forward(0.001)
-    world.use.push.monotonic = lambda: world.clock().timestamp()
+    world.use.monotonic = lambda: world.clock().timestamp()
     run = world.use.push.begin("mail")
     assert run is not None
     return run
@@ -485,7 +487,8 @@ def _act_with(place: int, *, killed: bool) -> None:
     def work(parts: int) -> None:
         left = iter(range(parts, 0, -1))
         use = build(world.use.settings, world.store, now=now)
-        replace(use.action_work, part=2).run(time_left=lambda: next(left, 0))
+        use.action_work.part = 2
+        use.action_work.run(time_left=lambda: next(left, 0))
 
     store.watches = True
     with suppress(Killed):

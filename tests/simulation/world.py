@@ -21,7 +21,8 @@ import pytest
 from headrace.domain.write import TaskWrite
 from headrace.embedded.service import EmbeddedService
 from headrace.embedded.transport import EmbeddedRequest, answer
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
 from tests.simulation.faults import Died, FaultRates, FaultyStore
@@ -69,7 +70,7 @@ class World:
     story: list[Line] = field(default_factory=list)
     calm: bool = False  # no faults any more
     log: list[TaskWrite] = field(default_factory=list)
-    _idle: list[UseCases] = field(default_factory=list)
+    _idle: list[Service] = field(default_factory=list)
     _seen: "deque[tuple[Any, ...]]" = field(default_factory=lambda: deque(maxlen=400))
 
     def __post_init__(self) -> None:
@@ -83,7 +84,7 @@ class World:
         """Add a line to the story."""
         self.story.append(Line(self.stage.passed, self.stage.actor, text))
 
-    def process(self) -> UseCases:
+    def process(self) -> Service:
         """Return a new process."""
         far = FaultyStore(
             cast("Store", self.store),
@@ -97,14 +98,12 @@ class World:
             poll_after_seconds=0.5,
             settings_ttl_seconds=SETTINGS_TTL,
         )
-        use, sleep = build(settings, far.store, now=self.stage.now), self.stage.sleep
-        use._counters.sleep = sleep  # noqa: SLF001 (pauses pass on the stage)
-        use.deliveries.sleep = use.waiting.sleep = sleep
-        use.push.monotonic = self.stage.monotonic
+        use = build(settings, far.store, now=self.stage.now)
+        use.sleep, use.monotonic = self.stage.sleep, self.stage.monotonic
         return use
 
     @contextmanager
-    def borrowed(self) -> Iterator[UseCases]:
+    def borrowed(self) -> Iterator[Service]:
         """Give an idle process, or a new one; one that dies does not come back."""
         if self._idle and self.chance.random() < 0.96:
             use = self._idle.pop(self.chance.randrange(len(self._idle)))

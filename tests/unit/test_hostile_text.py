@@ -29,7 +29,7 @@ from headrace.domain import (
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.domain.escaping import escape_unseen
 from headrace.domain.queue import QueueSettings
-from headrace.runtime.cron import read_cron
+from headrace.ops.scheduling.cron import read_cron
 
 LENGTH: Final = 30_000
 SECONDS: Final = 1.0

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain.errors import Unavailable
 from headrace.runtime.pushing import dispatcher_of
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.safe_logging import safe_logger
 
 _LOOK_SECONDS: Final = 1.0
@@ -21,7 +21,7 @@ _log: Final = safe_logger("headrace.push")
 class Dispatchers:
     """Starts a dispatcher in a thread for each queue whose tasks are due and that has none."""
 
-    def __init__(self, use: UseCases, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, use: Service, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._use, self._monotonic = use, monotonic
         self._running: dict[tuple[str, int], threading.Thread] = {}
         self._stopping = threading.Event()

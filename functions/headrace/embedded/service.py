@@ -11,7 +11,8 @@ from typing import Final
 from headrace.client.address import FileAddress, TablesAddress
 from headrace.domain.access import covers
 from headrace.embedded.tables import over_tables
-from headrace.runtime.wiring import Settings, UseCases, build, dynamo_store, objects_of
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build, dynamo_store, objects_of
 from headrace.store.base import Store
 from headrace.store.lake import lake_at
 from headrace.store.objects import objects_beside
@@ -32,7 +33,7 @@ _SETTINGS_TTL_SECONDS: Final = 1.0
 class EmbeddedService:
     """The use cases over one file, or over tables."""
 
-    use: UseCases
+    use: Service
     store: Store
     close: Callable[[], None] = lambda: None
 

@@ -4,9 +4,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.safe_logging import safe_logger
-from headrace.store.dynamo.table_stream import IteratorUnusable, StreamShard, TableStream
+from headrace.store.dynamo.table_stream import (
+    IteratorUnusable,
+    StreamShard,
+    TableStream,
+)
 from headrace.store.stream import writes_of
 
 _BATCH: Final = 1000
@@ -26,7 +30,7 @@ class StreamRecorder:
 
     def __init__(
         self,
-        use: UseCases,
+        use: Service,
         stream: TableStream,
         *,
         arrived: Callable[[Iterable[str]], None] = lambda _: None,

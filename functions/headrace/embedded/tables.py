@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 from headrace.client.address import TablesAddress
 from headrace.domain.access import IAM
 from headrace.domain.errors import InvalidRequest
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 
 if TYPE_CHECKING:
     from headrace.store.dynamo.deployment import Deployment
 
 
-def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[UseCases, Store]:
+def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Store]:
     """Return the use cases over the tables of *address*, and those.
 
     Raises InvalidRequest where the stack or its tables are missing, Unauthenticated

@@ -20,7 +20,7 @@ from headrace.domain.errors import Unavailable
 from headrace.embedded.pushing import Dispatchers
 from headrace.embedded.service import EmbeddedService
 from headrace.ops.shared.seats import RENEWED_EVERY, Seat, has_ended
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
@@ -82,7 +82,7 @@ class EmbeddedTimers:
             "actions": every(_LOOK_FOR_ACTIONS, self._act),
             "recorder": self._recorder.step,
             "push": self._push.step,
-            "batches": every(MINUTE, self._use.recording.counters.post_left),
+            "batches": every(MINUTE, self._use.recording.service.counters.post_left),
         }
         if isinstance(service.store, SqliteStore):
             works["broom"] = every(MINUTE, partial(sweep, service.store))
@@ -139,7 +139,7 @@ class EmbeddedTimers:
 
     def _act(self) -> None:
         """Work on actions on many tasks, while there are any."""
-        if self._use.has_actions():
+        if self._use.actions.any_unfinished():
             goes_on = lambda: MINUTE if self.seat.held and not self._ending else 0.0  # noqa: E731
             self._use.action_work.run(time_left=goes_on)
 
@@ -185,7 +185,7 @@ class LogRecorder:
 
     def __init__(
         self,
-        use: UseCases,
+        use: Service,
         store: SqliteStore,
         *,
         arrived: Callable[[Iterable[str]], None] = lambda _: None,

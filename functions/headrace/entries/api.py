@@ -6,6 +6,6 @@ with starting():
     from headrace.http.app import handle as handler
     from headrace.runtime.wiring import prepare
 
-    prepare("keys", "tasks", "deliveries", "reports")
+    prepare("keys", "queues", "tasks", "deliveries", "leases", "limiting", "reports", "spawning")
 
 __all__ = ["handler"]

@@ -14,7 +14,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.domain.errors import Unauthenticated
 from headrace.http.request import bearer
 from headrace.runtime.function import in_time
-from headrace.runtime.wiring import prepare, use_cases
+from headrace.runtime.wiring import current_service, prepare
 
 logger = Logger()
 prepare("keys")
@@ -25,7 +25,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Return a policy for every route, because API Gateway keeps it for all of them."""
     try:
         with in_time(context):
-            key = use_cases().keys.verify(bearer(event.get("authorizationToken")), note_use=False)
+            key = current_service().keys.verify(
+                bearer(event.get("authorizationToken")), note_use=False
+            )
     except Unauthenticated:
         return _policy(event, "Deny", "nobody", {})
     return _policy(event, "Allow", key.key_id, {"name": key.name, "role": key.role.value})

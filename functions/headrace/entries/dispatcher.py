@@ -15,12 +15,12 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.runtime import telemetry
 from headrace.runtime.function import runs_again
 from headrace.runtime.pushing import dispatcher_of
-from headrace.runtime.wiring import prepare, use_cases
+from headrace.runtime.wiring import current_service, prepare
 
 _MINUTE_SECONDS: Final = 50.0
 
 logger = Logger()
-prepare("push", "push_waking")
+prepare("queues", "push", "push_waking", "leases", "limiting", "reports", "signing")
 
 
 @logger.inject_lambda_context
@@ -42,7 +42,7 @@ def _a_minute(stopping: Event) -> Iterator[None]:
 
 
 def _run(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, Any]:
-    use = use_cases()
+    use = current_service()
     with runs_again(use.settings.function, lambda again: _run(context, again)) as again:
         if "queue" not in event:
             due = list(use.push_waking.for_timer())

@@ -15,15 +15,15 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.domain.errors import Unavailable
 from headrace.runtime import telemetry
 from headrace.runtime.function import in_time, runs_again
-from headrace.runtime.use_cases import ACTIONS, UseCases
-from headrace.runtime.wiring import prepare, use_cases
+from headrace.runtime.service import WORK_ON_ACTIONS, Service
+from headrace.runtime.wiring import current_service, prepare
 from headrace.store.records.reaper import ReaperPart
 
 LAST_PAGE_SECONDS = 12.0
 """Kept of the function's time for the page under way when the rest is over."""
 
 logger = Logger()
-prepare("reaping")
+prepare("reaping", "queues", "jobs", "leases")
 
 
 @logger.inject_lambda_context
@@ -33,8 +33,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:
 
 
 def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
-    use = use_cases()
-    if event.get(ACTIONS):
+    use = current_service()
+    if event.get(WORK_ON_ACTIONS):
         return _act(use, context)
     part = ReaperPart.of(event)
 
@@ -49,7 +49,7 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
         reaped["throttled"] = reaped["throttled"] or missed
         if part is None and not reaped["throttled"]:
             try:
-                use.recording.counters.post_left()
+                use.counters.post_left()
             except Unavailable:  # the next minute's
                 reaped["throttled"] = True
     logger.info("reaped", extra=reaped)
@@ -57,17 +57,17 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
     return reaped
 
 
-def _passed_over_actions(use: UseCases, again: Callable[[Mapping[str, Any]], object]) -> bool:
+def _passed_over_actions(use: Service, again: Callable[[Mapping[str, Any]], object]) -> bool:
     """Have actions on many tasks worked on, if there are any; tell if that cannot be known now."""
     try:
-        if use.has_actions():
-            again({ACTIONS: True})
+        if use.actions.any_unfinished():
+            again({WORK_ON_ACTIONS: True})
     except Unavailable:  # the next minute's
         return True
     return False
 
 
-def _act(use: UseCases, context: LambdaContext) -> dict[str, float]:
+def _act(use: Service, context: LambdaContext) -> dict[str, float]:
     """Work on actions until none is left, or time is over: then the next minute's goes on."""
 
     def time_left() -> float:

@@ -11,19 +11,19 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
 from headrace.runtime import telemetry
-from headrace.runtime.wiring import prepare, use_cases
+from headrace.runtime.wiring import current_service, prepare
 from headrace.store.services import invoke
 from headrace.store.stream import writes_of
 
 logger = Logger()
-prepare("recording")
+prepare("recording", "counters", "end_webhooks", "matching", "task_batches")
 
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     """Count a batch, and say from which record on it must come again."""
     shard = event.get("shardId") or event.get("eventSourceARN") or "only"
-    use = use_cases()
+    use = current_service()
     writes, unreadable = writes_of(event["Records"])
     recorded = use.recording.record(shard, writes)
     for reason in (*unreadable, *recorded.unreadable):

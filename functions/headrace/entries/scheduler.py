@@ -6,16 +6,16 @@ from typing import Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.runtime.wiring import prepare, use_cases
+from headrace.runtime.wiring import current_service, prepare
 
 logger = Logger()
-prepare("ticking", "derived_ids")
+prepare("queues", "ticking", "tick_tasks", "derived_ids")
 
 
 @logger.inject_lambda_context
 def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
     """Look at every schedule once and say what that did."""
-    use = use_cases()
+    use = current_service()
     # Programs that use the tables themselves may read this secret, but only the service creates it.
     use.derived_ids.secret.value()
     ticked = asdict(use.ticking.run())

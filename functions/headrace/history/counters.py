@@ -19,17 +19,13 @@ queues with the longest names, besides its flows and minutes.  So there is room 
 """
 
 import json
-import random
-import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.ids import new_chance
 from headrace.domain.instants import MINUTE, instant_of, micros_of
 from headrace.history.counter_buffer import BUFFER, Buffer
 from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults
@@ -44,10 +40,14 @@ from headrace.history.totals import (
     with_buffer,
     with_counts,
 )
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.batch_names import Uncounted
-from headrace.ops.tasks.batches import BatchOperations
-from headrace.store.base import Record, Store, every_record
+from headrace.store.base import Record, every_record
 from headrace.store.call_scope import flat_rate
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 TOTALS: Final = "totals"
 SERIES: Final = "series:"
@@ -62,16 +62,12 @@ _PAGE: Final = 200
 _TRIES: Final = 20
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Counters:
+class Counters(ServicePart):
     """Reads and writes the counters; without *batches*, batches are not counted."""
 
-    store: Store
-    now: Callable[[], datetime]
-    sleep: Callable[[float], None] = time.sleep
-    chance: random.Random = field(default_factory=new_chance)
-    batches: BatchOperations | None = None
-    watch_from: int = 20  # see Buffer.add_to_batch()
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.watch_from: int = 20
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -109,8 +105,10 @@ class Counters:
         """
         at, number = instant_of(buffer.as_of), str(buffer.number)
         for batch_id, delta in buffer.due_for_batches.items():
-            if self.batches is not None:
-                self.batches.count(batch_id, delta, buffer=number, version=buffer.version, at=at)
+            if self.service.task_batches is not None:
+                self.service.task_batches.count(
+                    batch_id, delta, buffer=number, version=buffer.version, at=at
+                )
             del buffer.batches[batch_id]
 
     def post_left(self) -> None:
@@ -192,7 +190,7 @@ class Counters:
 
     def wait(self) -> None:
         """Wait for another process that was faster."""
-        self.sleep(self.chance.uniform(0, 0.05))
+        self.service.sleep(self.service.random.uniform(0, 0.05))
 
     def change_buffers(self, change: Callable[[Buffer], None]) -> None:
         """Apply *change* to every buffer, in a write for each.

@@ -1,6 +1,6 @@
 """The errors of all queues, in groups of tasks with the same error, as the recorder counts them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -10,10 +10,10 @@ from headrace.domain.access import Permission, Principal
 from headrace.domain.filters import standing_fault_of
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State, Task
-from headrace.history.counters import Counters
 from headrace.history.faults import FAULTS, FaultCount, QueueFaults
 from headrace.history.flows import by_five_minutes, by_hour
 from headrace.history.tally import CANCELLED, STATES
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import every_record
 from headrace.store.call_scope import flat_rate
 
@@ -67,12 +67,8 @@ class Errors:
     as_of: datetime | None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class ErrorOperations:
+class ErrorOperations(ServicePart):
     """Shows errors."""
-
-    counters: Counters
-    now: Callable[[], datetime]
 
     def seen_by(self, by: Principal, *, prefix: str = "", only: str | None = None) -> Errors:
         """Return the errors in the queues of *by* whose names begin with *prefix*.
@@ -81,9 +77,9 @@ class ErrorOperations:
         """
         by.require(Permission.LIST)
         prefix = prefix if only is None else only
-        totals, now = self.counters.totals(), micros_of(self.now())
+        totals, now = self.service.counters.totals(), micros_of(self.now())
         with flat_rate():  # the cost must not disclose other queues
-            records = every_record(self.counters.store, FAULTS, prefix=prefix, page=_PAGE)
+            records = every_record(self.service.counters.store, FAULTS, prefix=prefix, page=_PAGE)
             found = {record.name: QueueFaults.of(record) for record in records}
         pending = {name for buffer in totals.buffers for name in buffer.body["faults"]}
         groups: dict[str, dict[str, FaultCount]] = {}
@@ -114,7 +110,7 @@ class ErrorOperations:
         A sample that succeeded, was restarted or was removed since then is left out.
         """
         by.require(Permission.LIST)
-        found = self.counters.store.read([group.sample for group in groups if group.sample])
+        found = self.service.counters.store.read([group.sample for group in groups if group.sample])
         samples = {}
         for group in groups:
             task = found.get(group.sample)

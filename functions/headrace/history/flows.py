@@ -8,18 +8,16 @@ one for each earlier hour.  So an edge between two queues takes some hundred byt
 it is.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain.access import Permission, Principal
 from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
 from headrace.domain.transitions import Transition
-
-if TYPE_CHECKING:
-    from headrace.history.counters import Counters
+from headrace.ops.shared.service_part import ServicePart
 
 SLOT: Final = 300_000_000  # microseconds
 HOUR: Final = 12  # slots
@@ -173,12 +171,8 @@ class FlowMap:
     as_of: datetime | None
 
 
-@dataclass(slots=True)
-class Flows:
+class Flows(ServicePart):
     """Shows the moves between queues."""
-
-    counters: "Counters"
-    now: Callable[[], datetime]
 
     def seen_by(self, by: Principal) -> FlowMap:
         """Return the moves of the last day between the queues of *by*.
@@ -187,7 +181,7 @@ class Flows:
         This takes two reads, for any number of queues.
         """
         by.require(Permission.READ)
-        totals, now = self.counters.totals(), micros_of(self.now())
+        totals, now = self.service.counters.totals(), micros_of(self.now())
         flows = [
             Flow(source, target, last_hour(slots, now), last_day(slots, now))
             for target, source, slots in totals.flows().edges()

@@ -6,19 +6,22 @@ silent only if no worker names it and no task was started lately.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.instants import MINUTE, micros_of
 from headrace.domain.queue import Queue
 from headrace.domain.transitions import Event
 from headrace.domain.worker import QueueWorkers
-from headrace.history.counters import Counters
-from headrace.store.base import Store
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import flat_rate
 from headrace.store.records.workers import KIND, from_record
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _PAGE: Final = 250
 _PAGES: Final = 8  # more workers are not counted
@@ -53,14 +56,12 @@ class OnDuty:
         return not queue.paused(now) and self.by_queue.get(queue.name, 0) == 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Listening:
+class Listening(ServicePart):
     """Counts the workers of queues."""
 
-    store: Store
-    counters: Counters
-    now: Callable[[], datetime]
-    _known: tuple[datetime, OnDuty] | None = None
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self._known: tuple[datetime, OnDuty] | None = None
 
     def on_duty_lately(self) -> OnDuty:
         """Return the workers of the last ten seconds, for pages that are reloaded often."""
@@ -98,9 +99,9 @@ class Listening:
         """Return the state of the workers of *queue*; the cost does not depend on other queues."""
         now = self.now()
         with flat_rate():
-            buffers = self.counters.buffers()
+            buffers = self.service.counters.buffers()
             last = micros_of(now) // MINUTE
-            minutes = self.counters.minutes(queue.name, buffers, last - 1, last + 1)
+            minutes = self.service.counters.minutes(queue.name, buffers, last - 1, last + 1)
             started = sum(activity.number(Event.STARTED) for _, activity in minutes)
         on_duty = self.on_duty()
         return QueueWorkers(on_duty.silent(queue, started, now), on_duty.all_busy(queue.name))

@@ -8,17 +8,19 @@ enqueued again during the rebuild, and these are written here.
 Queues without indexed fields cost nothing.  The settings are read twice a minute.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.domain.indexing import Match, needs_payload, terms_of
 from headrace.domain.task import State, Task
 from headrace.domain.write import TaskWrite, spot_of
-from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.store.base import Store
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.records.indexes import every_index
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 FRESH: Final = timedelta(seconds=30)
 """The largest age of the cached settings."""
@@ -33,15 +35,13 @@ class _Move(NamedTuple):
     there: bool
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Matching:
+class Matching(ServicePart):
     """Updates the index."""
 
-    store: Store
-    texts: OffloadedTexts
-    now: Callable[[], datetime]
-    _fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    _read_at: datetime | None = None
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self._fields: Mapping[str, tuple[str, ...]] = {}
+        self._read_at: datetime | None = None
 
     def write(self, writes: Sequence[TaskWrite]) -> None:
         """Update the index with *writes*; repeated writes change nothing.  Raises Unavailable."""
@@ -87,11 +87,11 @@ class Matching:
             if found[task_id] is None and move.there:
                 asked.append(task_id)
             elif found[task_id] is None and move.task.offloaded:
-                (whole,) = self.texts.filled([move.task], ("payload",))
+                (whole,) = self.service.texts.filled([move.task], ("payload",))
                 found[task_id] = whole.payload
         for start in range(0, len(asked), _READ):
             tasks = self.store.read(asked[start : start + _READ])
-            for task in self.texts.filled([*tasks.values()], ("payload",)):
+            for task in self.service.texts.filled([*tasks.values()], ("payload",)):
                 found[task.id] = task.payload
         return found
 

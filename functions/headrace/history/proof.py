@@ -20,7 +20,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import LIFECYCLE, Action, LeaseRule
 from headrace.domain.task import FINISHED, State
 from headrace.history.changelog import FORGET
-from headrace.store.base import Lake
+from headrace.ops.shared.service_part import ServicePart
 
 REPORTS: Final = "reports/proof"
 """The folder of the lake where reports are."""
@@ -105,18 +105,15 @@ def _plain(value: object) -> str:
     return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Proofs:
+class Proofs(ServicePart):
     """Shows the latest report, if there is a lake."""
-
-    lake: Lake | None
 
     def latest(self) -> ProofReport | None:
         """Return the last report; None before the first proof, or without a lake.
 
         Raises Unavailable.
         """
-        text = self.lake.get(LATEST) if self.lake is not None else None
+        text = self.service.lake.get(LATEST) if self.service.lake is not None else None
         if text is None:
             return None
         try:

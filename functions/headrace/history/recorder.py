@@ -15,22 +15,25 @@ The buffer of the counters has the position in each shard, so a repetition chang
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.domain.batch import DEAD_IDS, QUEUES, BatchDelta
 from headrace.domain.errors import Unavailable
 from headrace.domain.instants import MINUTE
-from headrace.domain.offload import ObjectStore, may_come_again
+from headrace.domain.offload import may_come_again
 from headrace.domain.task import State
 from headrace.domain.transitions import Event, Transition, batch_deltas, transition
 from headrace.domain.write import TaskWrite
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer
-from headrace.history.counters import CHUNK_BYTES, Counters, buffer_of
+from headrace.history.counters import CHUNK_BYTES, buffer_of
 from headrace.history.faults import FAULT_BYTES
-from headrace.history.matching import Matching
-from headrace.ops.delivery.end_webhooks import EndWebhooks
+from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _log: Final = safe_logger(__name__)
 
@@ -71,16 +74,17 @@ class _WriteReading(NamedTuple):
     dropped: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Recording:
+class Recording(ServicePart):
     """Records chunks of writes; a part that is None is skipped."""
 
-    counters: Counters
-    changelog: Changelog | None = None
-    objects: ObjectStore | None = None
-    ends: EndWebhooks | None = None
-    matching: Matching | None = None
-    _buffers: dict[int, Buffer] = field(default_factory=dict)  # as this process wrote them last
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.changelog: Changelog | None = (
+            None
+            if service.lake is None
+            else Changelog(service.lake, service.settings.lake_payloads)
+        )
+        self._buffers: dict[int, Buffer] = {}
 
     def record(self, shard: str, writes: Sequence[TaskWrite]) -> Recorded:
         """Record *writes* of one shard of the log; a repetition counts nothing twice."""
@@ -95,8 +99,7 @@ class Recording:
         try:
             if self.changelog is not None:
                 self.changelog.write([reading.line for reading in ordered if reading.line])
-            if self.matching is not None:
-                self.matching.write([reading.write for reading in ordered])
+            self.service.matching.write([reading.write for reading in ordered])
         except Unavailable:
             again = min((write.sequence for write in writes), default=None)
             return Recorded(0, 0, tuple(unreadable), again)
@@ -121,38 +124,40 @@ class Recording:
 
     def position(self, shard: str) -> int:
         """Return the last sequence number counted of *shard*; -1 before the first one."""
-        return self.counters.buffer(buffer_of(shard)).position(shard)
+        return self.service.counters.buffer(buffer_of(shard)).position(shard)
 
     def _count(self, shard: str, readings: Sequence[_WriteReading], events: Counter[Event]) -> int:
         """Add *readings* to the buffer of their shard, and their events to *events*.
 
         Return the number of new ones.
         """
-        number, notified = buffer_of(shard), self.ends is None
+        number, notified = buffer_of(shard), False
         for _ in range(_TRIES):
             # Taken out until it is written, so that a failure leaves no half changed buffer.
-            buffer = self._buffers.pop(number, None) or self.counters.buffer(number)
+            buffer = self._buffers.pop(number, None) or self.service.counters.buffer(number)
             position = buffer.position(shard)
             fresh = [reading for reading in readings if reading.write.sequence > position]
             if not fresh:
-                self.counters.post(buffer)  # another process may have counted and not posted
+                self.service.counters.post(
+                    buffer
+                )  # another process may have counted and not posted
                 self._buffers[number] = buffer
                 return 0
-            if self.ends is not None and not notified:  # before they are counted
-                self.ends.send([(read.write, read.change) for read in fresh])
+            if not notified:  # before they are counted
+                self.service.end_webhooks.send([(read.write, read.change) for read in fresh])
                 notified = True
-            self.counters.make_ready(buffer)
+            self.service.counters.make_ready(buffer)
             for reading in fresh:
                 buffer.add(reading.change)
             self._add_to_batches(buffer, fresh)
             buffer.as_of = max(buffer.as_of, *(reading.change.at for reading in fresh))
-            buffer.advance(shard, fresh[-1].write.sequence, self.counters.now())
-            if self.counters.write(buffer):
+            buffer.advance(shard, fresh[-1].write.sequence, self.service.counters.now())
+            if self.service.counters.write(buffer):
                 events.update(one.event for read in fresh for one in read.change.happenings)
-                self.counters.post(buffer)
+                self.service.counters.post(buffer)
                 self._buffers[number] = buffer
                 return len(fresh)
-            self.counters.wait()
+            self.service.counters.wait()
         message = "too many shards of the stream are being counted at the same time"
         raise Unavailable(message)
 
@@ -161,17 +166,17 @@ class Recording:
         for reading in readings:
             for batch_id, delta in reading.batches:
                 deltas.setdefault(batch_id, BatchDelta()).merge(delta)
-        batches = self.counters.batches
+        batches = self.service.task_batches
         for batch_id, delta in deltas.items():
-            if batches is not None and batches.names.full(batch_id):
+            if batches.names.full(batch_id):
                 delta.born.clear()  # the batch has enough names
-            if batches is not None and batches.names.dead_full(batch_id):
+            if batches.names.dead_full(batch_id):
                 delta.died.clear()
-            known = batches is None or batches.failure_known(batch_id)
-            watch_from = self.counters.watch_from
+            known = batches.failure_known(batch_id)
+            watch_from = self.service.counters.watch_from
             buffer.add_to_batch(batch_id, delta, watch_from=watch_from, failure_known=known)
             born = buffer.batches[batch_id].born
-            if batches is not None and len(born) >= _NAMED:
+            if len(born) >= _NAMED:
                 batches.remember(batch_id, born)  # even if this chunk fails later
                 born.clear()
 
@@ -182,13 +187,13 @@ class Recording:
         before counting, so that a chunk that is repeated drops them again.  Objects that cannot be
         dropped now are left to ``ops.delivery.orphans``.
         """
-        if self.objects is None:
+        if self.service.objects is None:
             return
-        now = self.counters.now()
+        now = self.service.counters.now()
         dropped = (name for reading in readings for name in reading.dropped)
         names = [name for name in dropped if not may_come_again(name, now)]
         try:
-            self.objects.drop(names)
+            self.service.objects.drop(names)
         except Unavailable as error:
             _log.warning("Payloads of finished tasks are not removed yet: %s", error)
 

@@ -28,7 +28,7 @@ member that was removed looks like one that never existed.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.domain.batch import HASHES, FoundMembers, TaskBatch, hash_of
 from headrace.domain.change import Entry
@@ -38,16 +38,16 @@ from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task, places_of
 from headrace.domain.transitions import standing_fault
-from headrace.history.counters import Counters
 from headrace.history.faults import QueueFaults, QueueKinds, count_of, kinds_body, kinds_of
 from headrace.history.tally import CANCELLED, STATES, Counts, counts_of
-from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import Cursors
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.batches import BatchOperations
-from headrace.store.base import Position, Record, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Position, Record
 from headrace.store.call_scope import flat_rate
 from headrace.store.records import queues as queue_records
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 KIND: Final = "recount"
 _DROPPED_AFTER: Final = timedelta(hours=1)
@@ -113,18 +113,13 @@ class _Progress:
         return cls(**{**record.body, "faults": QueueFaults(kinds=kinds)})
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Recounting:
+class Recounting(ServicePart):
     """Recounts queues; a step counts for *patience* seconds."""
 
-    store: Store
-    queues: QueueOperations
-    counters: Counters
-    cursors: Cursors
-    audit: Audit
-    now: Callable[[], datetime]
-    patience: float = 5.0
-    new_id: Callable[[], str] = new_request_token
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 5.0
+        self.new_id: Callable[[], str] = new_request_token
 
     def step(self, queue: str, cursor: str | None = None) -> Recounted:
         """Begin to recount *queue*, or continue at *cursor*.
@@ -133,13 +128,13 @@ class Recounting:
         replaced by another one, and Unavailable if the same step runs at the same time, or if it
         could not be finished: then it may be repeated.
         """
-        source = self.queues.get(queue)
+        source = self.service.queues.get(queue)
         scope = f"recount {queue}"
         record = self.store.record(KIND, queue)
         if cursor is None:
             progress = self._begin(source)
         else:
-            progress = self._resumed(record, self.cursors.read(scope, cursor))
+            progress = self._resumed(record, self.service.cursors.read(scope, cursor))
         places = progress.places_of(queue)
         until = self.now() + timedelta(seconds=self.patience)
         while progress.places < 2 * len(places):
@@ -155,8 +150,8 @@ class Recounting:
             progress.exact &= same_places == (progress.shards, progress.lanes)
         if not over or record is not None:
             self._save(queue, progress, record)
-        was = progress.was or self.counters.counts(queue, self.counters.buffers())
-        to_continue = None if over else self.cursors.write(scope, progress.id)
+        was = progress.was or self.service.counters.counts(queue, self.service.counters.buffers())
+        to_continue = None if over else self.service.cursors.write(scope, progress.id)
         return Recounted([*progress.numbers], was, to_continue, progress.exact)
 
     # -- a step --------------------------------------------------------------------------------
@@ -222,8 +217,8 @@ class Recounting:
 
     def _set_counters(self, queue: str, progress: _Progress) -> None:
         counts, until = progress.numbers, micros_of(self.now())
-        with self.audit.action("recount", queue=queue) as outcome:
-            was = self.counters.set_counts(queue, counts, progress.faults.kinds, until)
+        with self.service.audit.action("recount", queue=queue) as outcome:
+            was = self.service.counters.set_counts(queue, counts, progress.faults.kinds, until)
             off = sum(abs(right - found) for right, found in zip(counts, was, strict=True))
             outcome.matched, outcome.changed = sum(counts[: len(STATES)]), off
         progress.was = was
@@ -265,27 +260,23 @@ class RecountedBatch:
     cursor: str | None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class BatchRecounting:
+class BatchRecounting(ServicePart):
     """Recounts batches; a step counts for *patience* seconds."""
 
-    store: Store
-    batches: BatchOperations
-    cursors: Cursors
-    audit: Audit
-    now: Callable[[], datetime]
-    patience: float = 5.0
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 5.0
 
     def step(self, batch_id: str, cursor: str | None = None) -> RecountedBatch:
         """Begin to recount the members of a batch, or continue; the last step corrects the batch.
 
         Raises NotFound for the batch, and InvalidRequest for a cursor of another list.
         """
-        was = self.batches.get(batch_id)
+        was = self.service.task_batches.get(batch_id)
         scope = f"recount batch {was.key}"
         began, found, where, after = self.now(), FoundMembers(), ("", 0), None
         if cursor is not None:
-            micros, numbers, queue, number, end = self.cursors.read(scope, cursor)
+            micros, numbers, queue, number, end = self.service.cursors.read(scope, cursor)
             dead_ids = tuple(numbers.pop("dead_ids"))
             began, found = instant_of(micros), FoundMembers(**numbers, dead_ids=dead_ids)
             where = (queue, number)
@@ -303,13 +294,13 @@ class BatchRecounting:
             if self.now() >= until:
                 end = None if after is None else (micros_of(after.scheduled_at), after.task_id)
                 state = (micros_of(began), asdict(found), *where, end)
-                return RecountedBatch(found, was, None, self.cursors.write(scope, state))
+                return RecountedBatch(found, was, None, self.service.cursors.write(scope, state))
         return self._finish(was, found, began - _MARGIN)
 
     def _finish(self, was: TaskBatch, found: FoundMembers, until: datetime) -> RecountedBatch:
-        with self.audit.action("recount", where={"batch": was.id}) as outcome:
+        with self.service.audit.action("recount", where={"batch": was.id}) as outcome:
             outcome.matched, outcome.changed = found.created, 0
-            now = self.batches.recount(was.id, found, until)
+            now = self.service.task_batches.recount(was.id, found, until)
             outcome.changed = int(now.version != was.version)
         return RecountedBatch(found, was, _refusal(now, found), None)
 

@@ -21,21 +21,19 @@ from headrace.domain.instants import MINUTE, instant_of, micros_of
 from headrace.domain.queue import Queue, Threshold
 from headrace.domain.task import State, Status
 from headrace.domain.transitions import Event
-from headrace.history.counters import Counters
 from headrace.history.index_counts import FINISHED, GLANCE, QueueIndex, Sample, exact_counts
 from headrace.history.series import STEP_SECONDS, Archive, MetricSeries, Steps
 from headrace.history.tally import Activity, by_state, cancelled_of
 from headrace.history.totals import Failing, Totals
 from headrace.ops.shared.group_limits import Blocking
 from headrace.ops.shared.lanes import oldest_ready
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.fair_groups import FairGroups
-from headrace.ops.tasks.inspect import Inspect
-from headrace.store.base import Record, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record
 from headrace.store.call_scope import flat_rate
 
 if TYPE_CHECKING:
     from headrace.domain.alerts import Alert
+    from headrace.runtime.service import Service
 
 _LOOK: Final = 250  # entries of one state and side, all shards together
 _FEW: Final = 100
@@ -124,17 +122,12 @@ class Overview:
     as_of: datetime | None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class StatsOperations:
+class StatsOperations(ServicePart):
     """Shows the state of queues."""
 
-    store: Store
-    queues: QueueOperations
-    inspect: Inspect
-    counters: Counters
-    now: Callable[[], datetime]
-    fair_groups: FairGroups
-    archive: Archive | None = None
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.archive: Archive | None = None if service.lake is None else Archive(service.lake)
 
     def of(self, queue: str, *, exact: bool = False) -> QueueStats:
         """Return the state of *queue*; *exact* counts every entry of the index.
@@ -142,16 +135,16 @@ class StatsOperations:
         If the queue has more entries than one call may count, the figures are the recorder's.
         Raises NotFound.
         """
-        source = self.queues.cached(queue)
-        buffers = self.counters.buffers()
-        sums = self.counters.counts(queue, buffers)
+        source = self.service.queues.cached(queue)
+        buffers = self.service.counters.buffers()
+        sums = self.service.counters.counts(queue, buffers)
         index = QueueIndex(self.store, source, by_state(sums), self.now())
         later = index.scheduled(_LOOK)
         ready = index.ready(_FEW if later.complete else _LOOK)
         inflight = index.first(State.INFLIGHT, limit=GLANCE)
         as_of = self._as_of(index, buffers)
         rates = self._rates(queue, buffers, as_of)
-        counted = exact_counts(self.inspect, source) if exact else None
+        counted = exact_counts(self.service.inspect, source) if exact else None
         if counted is not None:
             as_of, (counts, cancelled) = index.now, counted
         else:
@@ -183,7 +176,7 @@ class StatsOperations:
         scheduled, and more often if tasks may be past their retention.  *each* makes these looks:
         map(), or a function like it that makes several at the same time.
         """
-        totals, now = self.counters.totals(), self.now()
+        totals, now = self.service.counters.totals(), self.now()
         glances = each(lambda queue: self._glance(queue, totals, now), queues)
         counted = totals.as_of
         as_of = None if counted is None else min(now, instant_of(counted))
@@ -203,13 +196,15 @@ class StatsOperations:
         steps of days that are not rolled up, or without a lake, they are unknown.
         Raises NotFound, InvalidRequest naming ``from`` or ``step_seconds``, and Unavailable.
         """
-        source = self.queues.cached(queue)
+        source = self.service.queues.cached(queue)
         now = self.now()
         steps = Steps.between(since, until, step_seconds, now)
-        buffers = self.counters.buffers()
-        recorded = self.counters.oldest()
+        buffers = self.service.counters.buffers()
+        recorded = self.service.counters.oldest()
         before, unknown = self._before(queue, steps, recorded)
-        since_then = self.counters.minutes(queue, buffers, max(steps.first, recorded), steps.last)
+        since_then = self.service.counters.minutes(
+            queue, buffers, max(steps.first, recorded), steps.last
+        )
         points = steps.points(chain(before, since_then), unknown)
         as_of = self._as_of(QueueIndex(self.store, source, {}, now), buffers)
         return MetricSeries(points, step_seconds, as_of, _seconds(now - as_of))
@@ -271,7 +266,7 @@ class StatsOperations:
 
     def _groups(self, queue: Queue, rates: EventRates, now: datetime) -> Sequence[GroupGlance]:
         """Return the groups that have most of the next turns."""
-        found = self.fair_groups.next_turns(queue)
+        found = self.service.fair_groups.next_turns(queue)
         return [
             GroupGlance(
                 one.group_key,
@@ -287,7 +282,7 @@ class StatsOperations:
         end = micros_of(as_of)
         first = end // MINUTE - 1
         total = Activity()
-        for _, activity in self.counters.minutes(queue, buffers, first, end // MINUTE):
+        for _, activity in self.service.counters.minutes(queue, buffers, first, end // MINUTE):
             total.merge(activity)
         seconds = (end - first * MINUTE) / 1_000_000
         events = (Event.ENQUEUED, Event.STARTED, Event.SUCCEEDED, Event.FAILED, Event.MOVED)

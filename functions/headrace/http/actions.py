@@ -24,7 +24,7 @@ from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import ACTIONS
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import actions as action_wire
 from headrace.wire.base import instant
 
@@ -118,7 +118,7 @@ def begin_action(body: ActionBody) -> action_wire.ActionSeen:
     says how far it is, kept for 30 days, and the audit has one entry. Takes a key that may
     operate all of its queues.
     """
-    run = use_cases().actions.begin_all(
+    run = current_service().actions.begin_all(
         BulkAction(body.action),
         body.queues,
         body.filter.task_filter(),
@@ -149,7 +149,7 @@ def list_actions(
     Those of which all queues are the key's.
     """
     page = visibility.actions(
-        use_cases().actions,
+        current_service().actions,
         principal(),
         queue=queue,
         where=asked(ACTIONS, query),
@@ -163,7 +163,7 @@ def list_actions(
 @routes.add("GET", "/v1/actions/{id}", Permission.OPERATE, answer=_SHOWN)
 def get_action(id: ActionInPath) -> action_wire.ActionSeen:
     """Show how far an action is."""
-    run = visibility.action(use_cases().actions, principal(), unquote(id))
+    run = visibility.action(current_service().actions, principal(), unquote(id))
     return action_answer(run)
 
 
@@ -197,5 +197,5 @@ def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
 
 
 def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> action_wire.ActionSeen:
-    run = visibility.turn_action(use_cases().actions, principal(), unquote(path), turn)
+    run = visibility.turn_action(current_service().actions, principal(), unquote(path), turn)
     return action_answer(run)

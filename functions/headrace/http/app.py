@@ -37,7 +37,7 @@ from headrace.http.request import Reply, Request, request_of, serving
 from headrace.http.routing import RouteTable
 from headrace.ops.operators.keys import acting
 from headrace.runtime.function import ALWAYS, in_time
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.store.call_scope import Meter, metered
 
 TABLE: Final = RouteTable(
@@ -103,7 +103,7 @@ def _acting_for(request: Request) -> AbstractContextManager[object]:
     key = request.key()
     if key is None:
         return nullcontext()
-    return acting(use_cases().keys.verify(key), request_id=request.id)
+    return acting(current_service().keys.verify(key), request_id=request.id)
 
 
 def _answer(request: Request) -> Reply:

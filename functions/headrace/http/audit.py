@@ -15,7 +15,7 @@ from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import AUDIT
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.paging import Found
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant_text
 
@@ -78,5 +78,5 @@ def list_audit(
     completed after the last; one without `changed` goes on, or broke off.
     """
     where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
-    page = visibility.audit(use_cases().audit, principal(), where, limit=limit, cursor=cursor)
+    page = visibility.audit(current_service().audit, principal(), where, limit=limit, cursor=cursor)
     return audit_answer(page)

@@ -30,7 +30,7 @@ from headrace.http.routing import Answered, Routes
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import batches as batch_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
 
@@ -145,7 +145,7 @@ def batch_answer(batch: TaskBatch) -> batch_wire.BatchSeen:
     }
     staleness = None
     if batch.counted_at is not None:
-        staleness = max(0.0, (use_cases().now() - batch.counted_at).total_seconds())
+        staleness = max(0.0, (current_service().now() - batch.counted_at).total_seconds())
     return batch_wire.BatchSeen.of(
         batch, dead_ids=list(batch.dead_ids), callbacks=callbacks, staleness_seconds=staleness
     )
@@ -189,7 +189,7 @@ def create_batch(body: CreateBatchBody | None = None) -> Answered:
     200 with the batch; another body is 409 `batch_exists`.
     """
     wanted = body or CreateBatchBody()
-    made = use_cases().task_batches.create(
+    made = current_service().task_batches.create(
         wanted.on.callbacks(),
         batch_id=wanted.id,
         total=wanted.total,
@@ -219,7 +219,7 @@ def list_batches(
 
     Those whose queues are all the key's. Ids that the service makes sort by age.
     """
-    page = use_cases().task_batches.list(
+    page = current_service().task_batches.list(
         prefix=prefix,
         parts=parts != "false",
         where=asked(BATCHES, query),
@@ -245,7 +245,7 @@ def close_batch(id: BatchInPath, body: CloseBatchBody) -> batch_wire.BatchSeen:
     All that were enqueued into it; not those that members spawn. Until it has ended it may be
     said again, differently; then that is 409 `batch_finished`.
     """
-    return batch_answer(use_cases().task_batches.close(_own(id).id, body.total))
+    return batch_answer(current_service().task_batches.close(_own(id).id, body.total))
 
 
 @routes.add(
@@ -264,7 +264,7 @@ def batch_results(id: BatchInPath, cursor: Cursor = None) -> Answered:
     that is not the key's. A page ends early where it would be too large. Not for viewers.
     """
     batch = _own(id)
-    use = use_cases()
+    use = current_service()
     page = use.task_batches.results_page(batch.id, use.texts, cursor)
     shown = [
         batch_wire.BatchResult(
@@ -289,7 +289,7 @@ def batch_steps(id: BatchInPath) -> Answered:
     Its first 100 members, and the steps that wait for their turn, with what each waits for.
     What waits is read from the batches within this one, 250 of them at most.
     """
-    uses = use_cases()
+    uses = current_service()
     found, now = steps_of(uses.task_batches, _own(id)), uses.now()
     return Reply(
         batch_wire.BatchSteps(
@@ -316,7 +316,7 @@ def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire
     the key is looked at, which takes a read unit each: while there is a `cursor`, send it for
     the next step. What was cancelled before is not counted again.
     """
-    step = use_cases().batch_cancelling.step(_own(id).id, body.cursor if body else None)
+    step = current_service().batch_cancelling.step(_own(id).id, body.cursor if body else None)
     return batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor)
 
 
@@ -332,7 +332,7 @@ def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wir
     corrects the batch, which then calls back. Otherwise the batch stays as it is, and `refusal`
     says why.
     """
-    step = use_cases().batch_recounting.step(_own(id).id, body.cursor if body else None)
+    step = current_service().batch_recounting.step(_own(id).id, body.cursor if body else None)
     return batch_wire.BatchRecount(
         succeeded=step.found.succeeded,
         dead=step.found.dead,
@@ -351,8 +351,8 @@ def delete_batch(id: BatchInPath) -> None:
 
     Its members stay, and go on; they are none of a new batch of the same id.
     """
-    use_cases().task_batches.delete(_own(id).id)
+    current_service().task_batches.delete(_own(id).id)
 
 
 def _own(path: str) -> TaskBatch:
-    return visibility.batch(use_cases().task_batches, principal(), unquote(path))
+    return visibility.batch(current_service().task_batches, principal(), unquote(path))

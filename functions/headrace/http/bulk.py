@@ -24,7 +24,7 @@ from headrace.http.permissions import principal
 from headrace.http.routing import Routes
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import LEFT_OUT
 
@@ -197,7 +197,7 @@ def undo(
     over, or the queue was deleted since.
     """
     cursor = body.cursor if body else None
-    done = visibility.undo(use_cases().undoing, principal(), unquote(id), cursor=cursor)
+    done = visibility.undo(current_service().undoing, principal(), unquote(id), cursor=cursor)
     return bulk_answer(done)
 
 
@@ -274,7 +274,7 @@ def _carry_out(
     undo_in_seconds: float = 0,
     undo_id: str | None = None,
 ) -> task_wire.Bulk:
-    name, bulk = queue_name(queue), use_cases().bulk
+    name, bulk = queue_name(queue), current_service().bulk
     if body.filter is None:
         done = bulk.by_ids(
             name,

@@ -22,7 +22,7 @@ from headrace.http.request import Reply
 from headrace.http.routing import Answered, Routes
 from headrace.ops.operators.keys import IssuedKey
 from headrace.ops.operators.list_queries import KEYS
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant
 
@@ -110,7 +110,7 @@ def create_key(body: CreateKeyBody) -> service_wire.NewKey:
     key may not be for more queues than the one that makes it, nor live longer; its role may be
     any. 409 `key_exists`: a living key has this name.
     """
-    made = use_cases().keys.create(
+    made = current_service().keys.create(
         principal(), body.name, body.role, tuple(body.queues), expires_at=body.expires_at
     )
     return new_key_answer(made)
@@ -128,7 +128,7 @@ def list_keys(
     among them. One that has expired stays for 90 days, or until it is revoked.
     """
     where = asked(KEYS, query)
-    page = use_cases().keys.list(principal(), where=where, limit=limit, cursor=cursor)
+    page = current_service().keys.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [service_wire.Key.of(key) for key in page.shown]
     return service_wire.Keys(keys=shown, cursor=page.cursor)
 
@@ -142,7 +142,7 @@ def get_key(id: Annotated[str, Field(description="The id of the key.")]) -> Answ
     those that it began, or resumed last, and that have not ended. Revoked and expired keys are
     shown for 90 days.
     """
-    found = use_cases().keys.traces(principal(), id)
+    found = current_service().keys.traces(principal(), id)
     return Reply(
         service_wire.KeyInFull.of(
             found.key,
@@ -175,7 +175,7 @@ def rotate_key(
     when nobody uses it any more.
     """
     overlap = (body or RotateKeyBody()).overlap
-    return new_key_answer(use_cases().keys.rotate(principal(), id, overlap=overlap))
+    return new_key_answer(current_service().keys.rotate(principal(), id, overlap=overlap))
 
 
 @routes.add("DELETE", "/v1/keys/{id}", Permission.ADMINISTER, status=204, answer="The key is gone.")
@@ -184,4 +184,4 @@ def revoke_key(id: Annotated[str, Field(description="The id of the key.")]) -> N
 
     It stops working within 10 seconds, whatever secret of it is presented.
     """
-    use_cases().keys.revoke(principal(), id)
+    current_service().keys.revoke(principal(), id)

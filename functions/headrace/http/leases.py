@@ -15,7 +15,7 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import LEFT_OUT, instant
 
@@ -66,7 +66,7 @@ def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
     wanted = body or LeaseBody()
     by, length = principal(), wanted.keepalive_timeout_in_seconds
     patterns = () if by.everywhere else by.patterns
-    opened = use_cases().leases.open(wanted.name, keepalive=length, patterns=patterns)
+    opened = current_service().leases.open(wanted.name, keepalive=length, patterns=patterns)
     return _leased(opened)
 
 
@@ -81,7 +81,7 @@ def extend_lease(id: LeaseInPath, _body: EmptyBody = None) -> task_wire.Leased:
     has ended; what ended is never open again. Takes a key that is for all queues it was used
     with.
     """
-    return _leased(use_cases().leases.extend(_lease_id(id)))
+    return _leased(current_service().leases.extend(_lease_id(id)))
 
 
 @routes.add("DELETE", "/v1/leases/{id}", Permission.WORK, status=204, answer="The lease is closed.")
@@ -92,7 +92,7 @@ def close_lease(id: LeaseInPath) -> None:
     there are too many for one call, the rest a minute later. Safe to repeat. 409 `lease_lost`:
     it lapsed before. Takes a key that is for all queues it was used with.
     """
-    visibility.close_lease(use_cases().leases, principal(), _lease_id(id))
+    visibility.close_lease(current_service().leases, principal(), _lease_id(id))
 
 
 def _leased(group: LeaseGroup) -> task_wire.Leased:

@@ -32,7 +32,7 @@ from headrace.http.request import TAG_PARAMETER
 from headrace.http.routing import Alias
 from headrace.ops.operators import visibility
 from headrace.ops.shared.queues import QueueOperations
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire.base import MaxRetries
 
 QueueInPath: TypeAlias = Annotated[str, Field(description="The name of the queue.")]
@@ -63,7 +63,7 @@ def own_task(path: str) -> Task:
 
     Raises NotFound, or Forbidden for a key that may not know whether it exists.
     """
-    return visibility.task(use_cases().tasks, principal(), task_id(path))
+    return visibility.task(current_service().tasks, principal(), task_id(path))
 
 
 def task_id(path: str) -> str:
@@ -91,7 +91,7 @@ def max_retries() -> MaxRetries:
 
     It never raises: the answer must go out, because tasks may have been leased by then.
     """
-    queues = use_cases().queues
+    queues = current_service().queues
     known: dict[str, int] = {}
 
     def of(queue: str) -> int:

@@ -11,7 +11,7 @@ from headrace.http.fields import Examples, RequestBody, TaskId, example
 from headrace.http.parameters import QueueInPath, queue_name
 from headrace.http.request import this_request
 from headrace.http.routing import Routes
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire.base import instant
 from headrace.wire.tasks import UploadGranted
 
@@ -60,7 +60,7 @@ def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
     EXISTING. Workers find a `payload_url` in its place. 400 where payloads are not kept outside
     the table (`PayloadOffloadBytes`).
     """
-    granted = use_cases().uploads.grant(
+    granted = current_service().uploads.grant(
         queue_name(queue),
         size=body.bytes,
         digest=body.sha256,
@@ -77,7 +77,7 @@ def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
 
 def url_of(payload: OffloadedText) -> str:
     """Return where whoever asked gets an uploaded *payload*."""
-    url: str = use_cases().uploads.url_of(payload, _origin())
+    url: str = current_service().uploads.url_of(payload, _origin())
     return url
 
 

@@ -34,7 +34,7 @@ from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import QUEUES
 from headrace.ops.shared.paging import Found
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant
 
@@ -150,7 +150,7 @@ def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
 )
 def create_queue(body: CreateQueueBody) -> queue_wire.Queue:
     """Create a queue."""
-    queue = use_cases().queues.create(body.name, body.settings())
+    queue = current_service().queues.create(body.name, body.settings())
     return queue_answer(queue)
 
 
@@ -171,7 +171,7 @@ def list_queues(
 
     Those that the key is for.
     """
-    every, where = use_cases().queues, asked(QUEUES, query)
+    every, where = current_service().queues, asked(QUEUES, query)
     page = visibility.queues(
         every, principal(), prefix=prefix, where=where, limit=limit, cursor=cursor
     )
@@ -187,7 +187,7 @@ def list_queues(
 )
 def get_queue(queue: QueueInPath) -> queue_wire.Queue:
     """Show a queue."""
-    use = use_cases()
+    use = current_service()
     found = use.queues.get(queue_name(queue))
     schedules = use.schedules.page(found, limit=_SCHEDULES, short=True)
     return queue_answer(found, use.stats.of(found.name), schedules)
@@ -202,7 +202,7 @@ def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queu
     What is left out takes its default. What GET shows may be sent back.
     """
     name = queue_name(queue)
-    changed = use_cases().queues.replace(name, body.settings_of(name), version=body.version)
+    changed = current_service().queues.replace(name, body.settings_of(name), version=body.version)
     return queue_answer(changed)
 
 
@@ -216,7 +216,7 @@ def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queu
 )
 def delete_queue(queue: QueueInPath) -> Answered:
     """Delete a queue with all its tasks."""
-    finished = use_cases().queues.delete(queue_name(queue))
+    finished = current_service().queues.delete(queue_name(queue))
     return Reply(None, 204 if finished else 202)
 
 
@@ -230,7 +230,7 @@ def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire
     paused, and kept in the audit.
     """
     asked = body or PauseBody()
-    changed = use_cases().queues.pause(
+    changed = current_service().queues.pause(
         queue_name(queue), resume_in_seconds=asked.resume_in_seconds, reason=asked.reason or ""
     )
     return queue_answer(changed)
@@ -239,7 +239,7 @@ def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire
 @routes.add("POST", "/v1/queues/{queue}/resume", Permission.OPERATE, answer="The queue.")
 def resume_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
     """Resume deliveries."""
-    return queue_answer(use_cases().queues.resume(queue_name(queue)))
+    return queue_answer(current_service().queues.resume(queue_name(queue)))
 
 
 @routes.add(
@@ -253,7 +253,7 @@ def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
 
     Receivers verify them by it, as the Standard Webhooks specification says.
     """
-    use = use_cases()
+    use = current_service()
     return signing_answer(use.signing.of(use.queues.get(queue_name(queue))))
 
 
@@ -268,7 +268,7 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_
 
     The one before signs them too for 24 hours, in which receivers can take the new one.
     """
-    use = use_cases()
+    use = current_service()
     return signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue))))
 
 
@@ -289,7 +289,7 @@ def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
     `undo_in_seconds` the answer's `undo` can bring all of it back until then, also what goes on
     in the background; it costs a write unit more for each task.
     """
-    purged = use_cases().queues.purge(
+    purged = current_service().queues.purge(
         queue_name(queue), body.chosen(), undo_in_seconds=body.undo_in_seconds
     )
     undo = LEFT_OUT if purged.undo is None else undoable_answer(purged.undo)
@@ -314,7 +314,7 @@ def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_
     hour.
     """
     cursor = body.cursor if body else None
-    step = use_cases().recounting.step(queue_name(queue), cursor)
+    step = current_service().recounting.step(queue_name(queue), cursor)
     return recount_answer(step)
 
 
@@ -330,7 +330,7 @@ def reindex_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Que
     units for each task and field. Safe to repeat: then it begins once more. 409: the queue has
     no `indexed_fields`.
     """
-    return queue_answer(use_cases().queues.reindex(queue_name(queue)))
+    return queue_answer(current_service().queues.reindex(queue_name(queue)))
 
 
 @routes.add(
@@ -341,7 +341,7 @@ def get_group(queue: QueueInPath, key: KeyInPath) -> Answered:
 
     404 for one that had no task there in the last month.
     """
-    found = use_cases().fair_groups.get(queue_name(queue), unquote(key))
+    found = current_service().fair_groups.get(queue_name(queue), unquote(key))
     return Reply(
         queue_wire.Group(
             group_key=found.group_key,

@@ -20,7 +20,7 @@ from headrace.http.request import Reply, Request
 from headrace.http.routing import Route
 from headrace.http.task_bodies import EnqueueBody
 from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.store.call_scope import drawing
 
 HEADER: Final = "Idempotency-Key"
@@ -49,7 +49,7 @@ def once(request: Request, route: Route, arguments: Mapping[str, Any]) -> Reply:
     if key is None or _is_safe_to_repeat(route, arguments):
         return route.reply(arguments)
     keyed = _keyed(request, key)
-    repeats, secret = use_cases().repeats, use_cases().derived_ids.secret
+    repeats, secret = current_service().repeats, current_service().derived_ids.secret
     turn = repeats.begin(keyed, within=request.time_left)
     if isinstance(turn, RecordedAnswer):
         return Reply(turn.body, turn.status, {REPLAYED: "true"}, turn.content_type)
@@ -91,7 +91,7 @@ def batch_of(request: Request, *, grouped: bool) -> DeliveryBatch | None:
         return None
     number = request.headers.get(ATTEMPT.lower(), "")
     attempt = int(number) if _ATTEMPT_RE.fullmatch(number) else None
-    return use_cases().batches.of(
+    return current_service().batches.of(
         _keyed(request, key), within=request.time_left, grouped=grouped, attempt=attempt
     )
 

@@ -34,7 +34,7 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
 from headrace.http.routing import Routes
 from headrace.http.task_answers import enqueued_answer
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.shapes import convert
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
@@ -195,7 +195,7 @@ def put_schedule(queue: QueueInPath, name: NameInPath, body: ScheduleBody) -> qu
     yet, and no tick runs twice.
     """
     called = unquote(name)
-    seen = use_cases().schedules.put(queue_name(queue), called, body.settings_of(called))
+    seen = current_service().schedules.put(queue_name(queue), called, body.settings_of(called))
     return schedule_answer(seen, payload=True)
 
 
@@ -207,7 +207,7 @@ def list_schedules(
 
     By name, each as its own request shows it. A page may be short.
     """
-    use = use_cases()
+    use = current_service()
     found = use.schedules.page(use.queues.get(queue_name(queue)), limit=limit, cursor=cursor)
     payload = principal().may(Permission.DETAILS)
     shown = [schedule_answer(seen, payload=payload) for seen in found.shown]
@@ -217,7 +217,7 @@ def list_schedules(
 @routes.add("GET", "/v1/queues/{queue}/schedules/{name}", Permission.READ, answer="The schedule.")
 def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
     """Show a schedule."""
-    seen = use_cases().schedules.get(queue_name(queue), unquote(name))
+    seen = current_service().schedules.get(queue_name(queue), unquote(name))
     return schedule_answer(seen, payload=principal().may(Permission.DETAILS))
 
 
@@ -230,7 +230,7 @@ def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
 )
 def delete_schedule(queue: QueueInPath, name: NameInPath) -> None:
     """Delete a schedule and its tasks that are not due yet."""
-    use_cases().schedules.delete(queue_name(queue), unquote(name))
+    current_service().schedules.delete(queue_name(queue), unquote(name))
 
 
 @routes.add(
@@ -244,6 +244,6 @@ def run_schedule(queue: QueueInPath, name: NameInPath, _body: EmptyBody = None) 
 
     Paused or not. One result, as enqueue has it.
     """
-    use = use_cases()
+    use = current_service()
     result = use.schedules.run(queue_name(queue), unquote(name))
     return enqueued_answer([result], now=use.now(), max_retries=max_retries())

@@ -6,7 +6,7 @@ from typing import Any, Final
 from headrace import __version__
 from headrace.http.request import Reply, this_request
 from headrace.http.routing import Answered, Routes
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire.base import instant, to_json
 from headrace.wire.service import Health
 
@@ -17,7 +17,7 @@ _OPEN: Final[dict[str, Any]] = {"security": []}
 @routes.add("GET", "/v1/health", answer="All is well.", more=_OPEN)
 def health() -> Health:
     """Tell whether the service and its tables answer."""
-    use = use_cases()
+    use = current_service()
     use.queues.list(limit=1)
     return Health(status="ok", version=__version__, now=instant(use.now()))
 

@@ -19,7 +19,7 @@ from headrace.http.fields import Instant
 from headrace.http.parameters import Flag, QueueInPath, queue_name
 from headrace.http.routing import Alias, Routes
 from headrace.ops.shared.group_limits import Blocking
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import instant
 
@@ -132,7 +132,7 @@ def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
     it, and each dead task; of a queue with more than one call can count (10,000 dead tasks),
     the figures are those of the stream, and `as_of` says how old.
     """
-    stats = use_cases().stats.of(queue_name(queue), exact=exact == "true")
+    stats = current_service().stats.of(queue_name(queue), exact=exact == "true")
     return stats_answer(stats)
 
 
@@ -166,7 +166,7 @@ def get_metrics(
     ] = STEP_SECONDS,
 ) -> queue_wire.Metrics:
     """Show what happened in a queue, step by step."""
-    metrics = use_cases().stats.metrics(
+    metrics = current_service().stats.metrics(
         queue_name(queue), since=since, until=until, step_seconds=step_seconds
     )
     return metrics_answer(metrics)

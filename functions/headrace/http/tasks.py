@@ -65,7 +65,7 @@ from headrace.http.task_bodies import (
 from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
 from headrace.runtime.function import client_gone, time_to_wait
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire.tasks import (
     CancelledTask,
     Count,
@@ -111,7 +111,7 @@ def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
     Each entry on its own; one result for each, in their order. An id that exists, in whatever
     queue, is EXISTING, and changes nothing.
     """
-    use, by = use_cases(), principal()
+    use, by = current_service(), principal()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
     shown = [result.as_seen_by(by) for result in results]
     return enqueued_answer(shown, now=use.now(), max_retries=max_retries())
@@ -157,7 +157,7 @@ def dequeue_many(body: DequeueManyBody) -> Answered:
 def _leased(
     queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
 ) -> Answered:
-    request, use, by = this_request(), use_cases(), principal()
+    request, use, by = this_request(), current_service(), principal()
     context = request.context
     found = use.deliveries.dequeue(
         queues,
@@ -191,7 +191,7 @@ def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
     Each report on its own; one result for each, in their order. Safe to repeat; a report that
     differs from the one that settled its lease is STALE_LEASE.
     """
-    use = use_cases()
+    use = current_service()
     reports = [entry.report() for entry in body.reports]
     results = use.reports.report(queue_name(queue), reports)
     return reported_answer(reports, results, use.now())
@@ -207,7 +207,7 @@ def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForE
     key is revoked meanwhile. Each look takes half a read unit for 4 KiB. `X-Poll-After` in the
     answer is after how many seconds to ask again instead: on AWS waiting costs more than that.
     """
-    wanted, use = shows_payload(payload, by_default=True), use_cases()
+    wanted, use = shows_payload(payload, by_default=True), current_service()
     task = _ended_task(id, wait_seconds) if wait_seconds else own_task(id)
     task = use.texts.shown(task, payload=wanted)
     shown = task_answer(task, now=use.now(), max_retries=max_retries(), payload=wanted)
@@ -218,11 +218,13 @@ def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForE
 
 def _wait(wanted: float) -> float:
     """Return the seconds that this call waits if a client asks for *wanted* seconds."""
-    return min(wanted, use_cases().settings.long_poll_seconds, time_to_wait(this_request().context))
+    return min(
+        wanted, current_service().settings.long_poll_seconds, time_to_wait(this_request().context)
+    )
 
 
 def _ended_task(id: str, wait_seconds: float) -> Task:
-    context, use, by = this_request().context, use_cases(), principal()
+    context, use, by = this_request().context, current_service(), principal()
     return visibility.ended_task(
         use.waiting,
         by,
@@ -240,7 +242,7 @@ def explain_task(id: TaskInPath) -> Explained:
 
     No reason at all: it goes to the next worker that asks.
     """
-    return explained_answer(use_cases().explain.reasons(own_task(id)))
+    return explained_answer(current_service().explain.reasons(own_task(id)))
 
 
 @routes.add(
@@ -253,7 +255,7 @@ def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask
     next heartbeat. Safe to repeat. 409 `finished`: it has ended otherwise. The audit keeps the
     `reason`. Takes a key that may enqueue into its queue.
     """
-    use, why = use_cases(), (body and body.reason) or ""
+    use, why = current_service(), (body and body.reason) or ""
     done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
     done = replace(done, task=use.texts.shown(done.task))
     return cancelled_answer(done, now=use.now(), max_retries=max_retries())
@@ -275,7 +277,7 @@ def delete_task(
 ) -> Answered:
     """Delete a task."""
     undo = visibility.delete_task(
-        use_cases().tasks,
+        current_service().tasks,
         principal(),
         task_id(id),
         if_not_inflight=if_not_inflight == "true",
@@ -310,7 +312,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     State after state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), by time within each: due, end of
     the lease as first granted, finish. A page may be short or empty and still have a cursor.
     """
-    use = use_cases()
+    use = current_service()
     wanted, name = shows_payload(payload, by_default=False), queue_name(queue)
     where = task_filter(
         *(state, tags, worker, scheduled_after, scheduled_before),
@@ -357,7 +359,7 @@ def count_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
         priority=priority,
         group_key=group_key,
     )
-    counted = use_cases().inspect.count(name, _narrowed(query, where, name), cursor=cursor)
+    counted = current_service().inspect.count(name, _narrowed(query, where, name), cursor=cursor)
     return count_answer(counted)
 
 

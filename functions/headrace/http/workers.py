@@ -17,7 +17,7 @@ from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.routing import Routes
 from headrace.ops.operators.list_queries import WORKERS
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire import service as service_wire
 from headrace.wire.base import instant
 from headrace.wire.service import Commanded
@@ -129,7 +129,7 @@ def put_worker(name: NameInPath, body: SignBody) -> service_wire.Commanded:
     another `started_at` is not asked anything yet. 403 also where a worker of this name is
     alive on queues that the key is not for. One write unit for each KiB.
     """
-    use = use_cases()
+    use = current_service()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
     command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
     return Commanded(command=command)
@@ -147,7 +147,7 @@ def list_workers(
     `running` only where there are none.
     """
     where = asked(WORKERS, query)
-    page = use_cases().workers.list(principal(), where=where, limit=limit, cursor=cursor)
+    page = current_service().workers.list(principal(), where=where, limit=limit, cursor=cursor)
     shown = [worker_answer(one) for one in page.shown]
     return service_wire.Workers(workers=shown, cursor=page.cursor)
 
@@ -163,7 +163,7 @@ _ASKED: Final = (
 )
 def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
     """Ask a worker to take no more tasks."""
-    worker = use_cases().workers.ask(principal(), _worker_name(name), Command.QUIET)
+    worker = current_service().workers.ask(principal(), _worker_name(name), Command.QUIET)
     return worker_answer(worker)
 
 
@@ -172,7 +172,7 @@ def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.Work
 )
 def stop_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
     """Ask a worker to finish what it has and end."""
-    worker = use_cases().workers.ask(principal(), _worker_name(name), Command.STOP)
+    worker = current_service().workers.ask(principal(), _worker_name(name), Command.STOP)
     return worker_answer(worker)
 
 

@@ -29,10 +29,16 @@ from headrace.http.request import Reply, Request, bearer, lower_case, query_of
 from headrace.local import TemplateInvalid
 from headrace.local.payloads import PayloadStreams
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
-from headrace.local.requests import Incoming, LocalRequest, RequestRefused, WaitsFor, refusal
+from headrace.local.requests import (
+    Incoming,
+    LocalRequest,
+    RequestRefused,
+    WaitsFor,
+    refusal,
+)
 from headrace.local.tables import ApiRoute, Function
 from headrace.runtime.function import ALWAYS
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.safe_logging import safe_logger
 
 # The server's business, not the handler's.
@@ -172,7 +178,7 @@ class Gateway:
         `verify_key` raises Unauthenticated for a key that is none; without it none is verified.
         """
         self._proxies = proxies
-        self._payloads = payloads or PayloadStreams(lambda: use_cases().uploads)
+        self._payloads = payloads or PayloadStreams(lambda: current_service().uploads)
         self._paths = _grouped(routes)
         # All in one, for one after the other takes longer than most handlers.
         self._pattern = re.compile("|".join(f"({path.pattern})/?" for path in self._paths))

@@ -14,13 +14,24 @@ from typing import Final
 from headrace import garbage
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import service_at
-from headrace.local.child import SupervisedProcess, begin, module_command, until_stdin_ends
+from headrace.local.child import (
+    SupervisedProcess,
+    begin,
+    module_command,
+    until_stdin_ends,
+)
 from headrace.local.environment import settings_from
-from headrace.local.gateway import Gateway, Handler, ShortWay, load_handler, load_short_ways
+from headrace.local.gateway import (
+    Gateway,
+    Handler,
+    ShortWay,
+    load_handler,
+    load_short_ways,
+)
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.server import ApiServer
 from headrace.local.tables import Template, load_template, routes
-from headrace.runtime.wiring import Settings, serving, use_cases
+from headrace.runtime.wiring import Settings, current_service, serving
 from headrace.safe_logging import safe_logger
 
 _log: Final = safe_logger("headrace.local")
@@ -45,7 +56,7 @@ class Instance:
             short_ways=self._short_ways,
             stopping=self.stopping.is_set,
             proxies=proxies,
-            verify_key=lambda key: use_cases().keys.verify(key, note_use=False),
+            verify_key=lambda key: current_service().keys.verify(key, note_use=False),
         )
         self._server = ApiServer(gateway, listening)
 

@@ -17,7 +17,7 @@ from headrace.domain.push import REFUSED_TYPE, Target
 from headrace.domain.push_answers import TargetAnswer
 from headrace.domain.task import Task
 from headrace.push.sending import CallFunction, TargetSender
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.safe_logging import safe_logger
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Dispatcher:
     Before it ends, it reports the requests in flight.
     """
 
-    use: UseCases
+    use: Service
     steps: "PushRun"
     wait_seconds: float = 0.0
     time_left: Callable[[], float] = lambda: float("inf")
@@ -177,7 +177,7 @@ class Dispatcher:
 
 
 def dispatcher_of(
-    use: UseCases,
+    use: Service,
     queue: str,
     number: int,
     *,

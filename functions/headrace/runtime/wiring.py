@@ -9,12 +9,13 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.offload import ObjectStore
+from headrace.runtime.service import Service
 from headrace.runtime.settings import Settings
-from headrace.runtime.use_cases import UseCases
 from headrace.store.base import Lake, Store
 from headrace.store.call_scope import discreet, during
 from headrace.store.lake import lake_at
@@ -25,13 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Settings",
-    "UseCases",
     "build",
+    "current_service",
     "dynamo_store",
     "objects_of",
     "prepare",
     "table_stream",
-    "use_cases",
     "using",
     "utc_now",
 ]
@@ -49,13 +49,14 @@ def build(
     now: Callable[[], datetime] = utc_now,
     lake: Lake | None = None,
     objects: ObjectStore | None = None,
-) -> UseCases:
+    random: Random | None = None,
+) -> Service:
     """Return the use cases over *store*.
 
     What it records of tasks goes to *lake* too, and what was is read from there.  Large texts of
     tasks are kept in *objects*, if the settings say from which size on.
     """
-    return UseCases(settings, tables_of(settings, store, objects), now, lake, objects)
+    return Service(settings, tables_of(settings, store, objects), now, lake, objects, random)
 
 
 def tables_of(settings: Settings, store: Store, objects: ObjectStore | None) -> Store:
@@ -77,16 +78,16 @@ def objects_of(settings: Settings) -> "ObjectStore | None":
     return objects_at(settings.payloads)
 
 
-_IN_USE: Final[ContextVar[UseCases | None]] = ContextVar("headrace_use_cases", default=None)
+_IN_USE: Final[ContextVar[Service | None]] = ContextVar("headrace_service", default=None)
 
 
-def use_cases() -> UseCases:
+def current_service() -> Service:
     """Return the use cases an entry point should call."""
     return _IN_USE.get() or (_SERVED[-1] if _SERVED else _from_env())
 
 
 def prepare(*names: str) -> None:
-    """In Lambda, build the use cases of these names now.
+    """In Lambda, build the parts of the service with these names now.
 
     While a function's modules are read, Lambda gives it a whole processor, later only what its
     memory pays for.  Elsewhere nothing is done at import.
@@ -94,19 +95,19 @@ def prepare(*names: str) -> None:
     if os.environ.get("AWS_LAMBDA_FUNCTION_NAME"):
         with suppress(Unavailable):  # what it needs is away: let the first call say so
             for name in names:
-                getattr(use_cases(), name)
+                getattr(current_service(), name)
 
 
-def using(replacement: UseCases) -> during[UseCases]:
+def using(replacement: Service) -> during[Service]:
     """Run a block over other use cases: a test's, or a script's."""
     return during(_IN_USE, replacement)
 
 
-_SERVED: Final[list[UseCases]] = []
+_SERVED: Final[list[Service]] = []
 
 
 @contextmanager
-def serving(use: UseCases) -> Iterator[None]:
+def serving(use: Service) -> Iterator[None]:
     """Let every thread of this process that has no others call *use*, for the length of a block."""
     _SERVED.append(use)
     try:
@@ -116,7 +117,7 @@ def serving(use: UseCases) -> Iterator[None]:
 
 
 @cache
-def _from_env() -> UseCases:
+def _from_env() -> Service:
     from headrace.store.services import secret  # noqa: PLC0415  AWS's, which a file needs none of
 
     settings = Settings.from_env().with_secrets(secret)  # once per process

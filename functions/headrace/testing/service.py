@@ -22,7 +22,8 @@ from headrace.ops.delivery.reaper import Reaped
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.scheduling.ticking import Ticked
 from headrace.ops.shared.leases import find_group, with_present_ends
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Lake
 from headrace.testing.conditions import Faults, ManualClock
 from headrace.testing.stores import MemoryTables
@@ -135,26 +136,21 @@ class MemoryService:
         self.store = MemoryTables(now=self.clock, keeps=lambda _queue: lake is not None)
         self._recorded = -1
         self._served: list[App] = []
-        self.use_cases = self._use_cases(lake)
+        self.use_cases = self._new_service(lake)
         self._respond = responder(self.use_cases)
         way = faulty(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
         self.transport = httpx.MockTransport(way)
         self.client = self.connect(key)
         self.async_client = self.connect_async(key)
 
-    def _use_cases(self, lake: Lake | None) -> UseCases:
+    def _new_service(self, lake: Lake | None) -> Service:
         settings = Settings(
             admin_key=self.key,
             poll_after_seconds=0.02,
             settings_ttl_seconds=0,
             lake_payloads=("*",),
         )
-        use = build(settings, self.store, now=self.clock, lake=lake)
-        chance = self.faults.chance
-        use.deliveries.chance = use.deliveries.claims.chance = chance
-        use.deliveries.limiting.slots.chance = chance
-        use.reaping.spread = use.reports.spread = chance.random
-        return use
+        return build(settings, self.store, now=self.clock, lake=lake, random=self.faults.chance)
 
     def __enter__(self) -> Self:
         """Return the service; leaving the block closes its client."""
@@ -238,8 +234,8 @@ class MemoryService:
         recorded = use.recording.record(_SHARD, writes)
         self._recorded = writes[-1].sequence if writes else self._recorded
         self.store.trim(self._recorded, limit=_ALL_WRITES)
-        use.recording.counters.post_left()
-        if use.has_actions():
+        use.counters.post_left()
+        if use.actions.any_unfinished():
             use.action_work.run()
         return Timers(reaped, ticked, recorded)
 

@@ -12,7 +12,8 @@ import httpx2 as httpx
 
 from headrace.http.app import handle
 from headrace.http.events import proxy_event, read_answer
-from headrace.runtime.wiring import UseCases, using
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import using
 from headrace.testing.conditions import Call, Faults
 
 Respond: TypeAlias = Callable[[httpx.Request], httpx.Response]
@@ -47,7 +48,7 @@ class HandlerContext:
         return 0
 
 
-def responder(use: UseCases) -> Respond:
+def responder(use: Service) -> Respond:
     """A function that answers requests as API Gateway and the Lambda function over *use* would."""
     for handler in logging.getLogger(_SERVICE_LOG).handlers:
         handler.addFilter(_of_the_service)

@@ -10,7 +10,7 @@ from headrace.domain.schedule import (
     ScheduleSettings,
 )
 from headrace.domain.ticks import cron_ticks, interval_ticks, ticks
-from headrace.runtime.cron import read_cron
+from headrace.ops.scheduling.cron import read_cron
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)  # a Saturday
 MINUTE = timedelta(minutes=1)

@@ -10,7 +10,8 @@ from headrace.http.app import handle as handler
 from headrace.http.events import proxy_event
 from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
-from headrace.runtime.wiring import Settings, UseCases, build, using
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build, using
 from headrace.store.sqlite import SqliteStore
 
 KEY = "a-key-for-the-tests"
@@ -22,7 +23,7 @@ def _context() -> Any:
 
 
 @pytest.fixture
-def use() -> UseCases:
+def use() -> Service:
     made = build(Settings(admin_key=KEY), SqliteStore(":memory:"))
     made.queues.create("mail", QueueSettings())
     return made
@@ -38,7 +39,7 @@ def use() -> UseCases:
     ],
 )
 def test_a_custom_domain_may_have_a_base_path(
-    use: UseCases, path: str, resource: str, parameters: Any, status: int
+    use: Service, path: str, resource: str, parameters: Any, status: int
 ) -> None:
     event = proxy_event(
         "GET",
@@ -55,7 +56,7 @@ def test_a_custom_domain_may_have_a_base_path(
     assert "nothing at" not in answer["body"]
 
 
-def test_the_document_names_the_base_path(use: UseCases) -> None:
+def test_the_document_names_the_base_path(use: Service) -> None:
     path, resource = "/tasks/v1/openapi.json", "/v1/openapi.json"
     event = proxy_event("GET", path, request_id=REQUEST_ID, headers={}, resource=resource)
     with using(use):

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
 from headrace.ops.shared.paging import Cursors
+from headrace.runtime.wiring import Settings, build
+from headrace.store.sqlite import SqliteStore
 
-OURS = Cursors(b"a secret of the deployment")
+
+def cursors_of(admin_key: str) -> Cursors:
+    """Return the cursors of a deployment."""
+    return build(Settings(admin_key=admin_key), SqliteStore(":memory:")).cursors
+
+
+OURS = cursors_of("a secret of the deployment")
 SCOPE = "tasks mail ENQUEUED False"
 STATE = ["2026-11-21T08:00:00+00:00", 1, {"0": ["2026-11-21T08:00:00+00:00", "order-1"]}]
 
@@ -55,6 +63,6 @@ def test_a_cursor_of_another_list_or_filter_is_refused(scope: str) -> None:
 
 
 def test_a_cursor_of_another_deployment_is_refused() -> None:
-    theirs = Cursors(b"another secret")
+    theirs = cursors_of("another secret")
 
     assert refused(SCOPE, OURS.write(SCOPE, STATE), theirs) == ["cursor"]

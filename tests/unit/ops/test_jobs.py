@@ -34,7 +34,7 @@ class SlowVisitor:
 
 def test_a_job_is_resumed_where_slow_pages_that_change_nothing_were_cut() -> None:
     clock = ManualClock()
-    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.jobs
+    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.service.jobs
     visitor = SlowVisitor(clock)
     job = Job(name="one", kind=JobKind.PURGE, queue="mail", as_of=clock(), states=(State.DEAD,))
     jobs.begin(job)
@@ -52,7 +52,7 @@ def test_a_job_is_resumed_where_slow_pages_that_change_nothing_were_cut() -> Non
 
 def test_a_slower_process_does_not_begin_a_completed_round_again() -> None:
     clock = ManualClock()
-    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.jobs
+    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.service.jobs
     job = Job(name="one", kind=JobKind.PURGE, queue="mail", as_of=clock(), states=(State.DEAD,))
     jobs.begin(job)
     slower = jobs.pages(job, SlowVisitor(clock))

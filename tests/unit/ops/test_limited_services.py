@@ -7,12 +7,13 @@ import pytest
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 
 
-def services(count: int, clock: ManualClock, limits: DequeuingSettings) -> list[UseCases]:
+def services(count: int, clock: ManualClock, limits: DequeuingSettings) -> list[Service]:
     """Return *count* services over one store, with a queue named mail."""
     store = SqliteStore(":memory:")
     made = [build(Settings(admin_key="test"), store, now=clock) for _ in range(count)]
@@ -20,7 +21,7 @@ def services(count: int, clock: ManualClock, limits: DequeuingSettings) -> list[
     return made
 
 
-def fill(use: UseCases, count: int) -> None:
+def fill(use: Service, count: int) -> None:
     for _ in range(count // 25):
         use.tasks.enqueue("mail", [TaskSpec("{}")] * 25)
 

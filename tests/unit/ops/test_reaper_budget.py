@@ -1,7 +1,5 @@
 """The reaper's minute is divided fairly: nothing holds up the rest, and nothing is forgotten."""
 
-from dataclasses import replace
-
 import pytest
 
 from headrace.domain.task import State
@@ -72,7 +70,7 @@ def test_removals_and_closings_have_their_share_of_a_busy_minute(there: ReaperDe
         there.leased(there.queue(f"q{number:02}"), 2_000)
     there.leased(there.queue("gone"), 5_000)
     world = there.container()
-    world.use.queues.jobs = replace(world.use.queues.jobs, patience=0)
+    world.use.jobs.patience = 0
     assert not world.use.queues.delete("gone")
     group = world.use.leases.open("stage", keepalive=60)
     there.grouped("q00", 3_000, group)

@@ -7,7 +7,8 @@ from headrace.domain.queue import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
 from tests.manual_clock import ManualClock
@@ -24,7 +25,7 @@ class Places:
         self.first.queues.create("q", self.settings(limit))
         self.enqueue(tasks)
 
-    def service(self) -> UseCases:
+    def service(self) -> Service:
         settings = Settings(admin_key="test", settings_ttl_seconds=0)
         return build(settings, self.store, now=self.clock)
 
@@ -41,11 +42,11 @@ class Places:
     def limit(self, limit: int) -> None:
         self.first.queues.replace("q", self.settings(limit))
 
-    def take(self, use: UseCases, count: int = 25) -> list[Task]:
+    def take(self, use: Service, count: int = 25) -> list[Task]:
         self.clock.forward(0.01)
         return list(use.deliveries.dequeue("q", batch_size=count).tasks)
 
-    def say(self, use: UseCases, task: Task, status: str) -> None:
+    def say(self, use: Service, task: Task, status: str) -> None:
         self.clock.forward(0.01)
         report = TaskReport(task.id, lease_name(task), ReportStatus(status))
         (result,) = use.reports.report("q", [report])

@@ -13,7 +13,8 @@ import pytest
 
 from headrace.domain.queue import QueueSettings
 from headrace.domain.schedule import ScheduleSettings
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from tests.every_task import everything
 from tests.simulation.stage import Stage
@@ -47,7 +48,7 @@ def test_no_tick_is_lost_while_a_schedule_is_put_on_a_slow_table(most: float, pu
             services[0].schedules.put("mail", "tick", settings)
             stage.sleep(stage.chance.uniform(20, 100))
 
-    def scheduler(use: UseCases) -> Callable[[], None]:
+    def scheduler(use: Service) -> Callable[[], None]:
         def act() -> None:
             stage.sleep(stage.chance.uniform(1, 60))
             while stage.passed < 300:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
-from headrace.runtime.cron import read_cron
+from headrace.ops.scheduling.cron import read_cron
 
 
 def local(expression: str, start: str = "2026-11-21 08:00:00", count: int = 4) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ticks import cron_ticks, zone
-from headrace.runtime.cron import read_cron
+from headrace.ops.scheduling.cron import read_cron
 
 MADRID, NEW_YORK, LORD_HOWE = "Europe/Madrid", "America/New_York", "Australia/Lord_Howe"
 MINUTE = timedelta(minutes=1)

@@ -11,14 +11,14 @@ from headrace.domain.access import Role
 from headrace.domain.filters import NewerRecord
 from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.store.records.indexes import build_anew, change_index, index_of
 from headrace.store.records.reaper import PARTS, Left, ReaperPart, parts_for
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
 
-READS: dict[str, tuple[tuple[str, ...], Callable[[UseCases], object]]] = {
+READS: dict[str, tuple[tuple[str, ...], Callable[[Service], object]]] = {
     "queue": (("settings", "dequeuing_settings"), lambda use: use.queues.get("mail")),
     "key": ((), lambda use: use.keys.list(BOOTSTRAP, limit=9)),
     "schedule": (("settings",), lambda use: use.schedules.get("mail", "daily")),

@@ -25,7 +25,7 @@ from headrace.http.fields import Examples, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.request import JSON, Reply, this_request
 from headrace.http.routing import Answered, Header, Routes
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 
 QUEUE: Final = "ngsi.notify"
 SERVICE_PATH: Final = "fiware-servicepath"
@@ -117,7 +117,7 @@ def notify(
     if reserved_task(payload):
         raise InvalidRequest.of("task", RESERVED_TASK)
     tags = {name: value for name, value in sent.items() if value}
-    use_cases().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
+    current_service().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
     return Reply("Notification successfully processed", content_type="text/plain")
 
 

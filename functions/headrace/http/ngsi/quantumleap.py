@@ -25,7 +25,7 @@ from headrace.http.parameters import Cursor, max_retries, task_filter
 from headrace.http.rawjson import member_text
 from headrace.http.request import JSON, Reply, this_request
 from headrace.http.routing import Alias, Answered, Header, Routes
-from headrace.runtime.wiring import use_cases
+from headrace.runtime.wiring import current_service
 from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
 
@@ -212,7 +212,7 @@ def count_notifications(
     Those that the list would show, as one number.
     """
     where = _where(status, service, servicepath, correlator)
-    counted = use_cases().inspect.count(QUEUE, where)
+    counted = current_service().inspect.count(QUEUE, where)
     exact = {"X-Count-Exact": "false" if counted.partial else "true"}
     return Reply(str(counted.count), headers=exact)
 
@@ -238,7 +238,7 @@ def delete_notifications(
     503 says that there may be more than one call could delete: send it again.
     """
     where = _where(status, service, servicepath, correlator)
-    done = use_cases().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
+    done = current_service().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
     if done.cursor is not None:
         raise Unavailable(f"{done.changed} are deleted, there may be more: send the request again")
 
@@ -268,7 +268,7 @@ def _array(
     payload: bool,
 ) -> Answered:
     """Answer with all that is meant, page after page, as far as one answer and its time reach."""
-    inspect, context = use_cases().inspect, this_request().context
+    inspect, context = current_service().inspect, this_request().context
     retries, shown = max_retries(), list[str]()
     room = AnswerRoom()
     while True:

@@ -6,16 +6,14 @@ Long, because the call reads from top to bottom here, the look within the write 
 included.
 """
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import partial
 from heapq import nsmallest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Entry
@@ -30,12 +28,13 @@ from headrace.ops.delivery.contention import Crowd
 from headrace.ops.delivery.idempotency import DeliveryBatch, NotedState
 from headrace.ops.delivery.leasing import Leasing, QueueLook
 from headrace.ops.shared.lanes import delivery_rank, delivery_turn
-from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.limiting import limited
 from headrace.ops.shared.observed import commit
-from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Arrivals, Store
+from headrace.store.base import Arrivals
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _PAUSED_POLL_SECONDS: Final = 5.0
 _LIMITED_POLL_SECONDS: Final = 60.0  # at most: settings may change meanwhile
@@ -61,18 +60,14 @@ class DequeueResult:
     replayed: bool = False  # whether they are what an earlier try of the same call had leased
 
 
-@dataclass(slots=True, kw_only=True)
 class Deliveries(Leasing):
     """The use case, with what it needs from outside."""
 
-    store: Store
-    queues: QueueOperations
-    leases: Leases
-    poll_after_seconds: float = 1.0
-    sleep: Callable[[float], None] = time.sleep
-    crowd: Crowd = field(default_factory=Crowd)
-    arrivals: Arrivals | None = None
-    texts: OffloadedTexts = field(default_factory=partial(OffloadedTexts, None))
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.poll_after_seconds: float = service.settings.poll_after_seconds
+        self.crowd: Crowd = Crowd()
+        self.arrivals: Arrivals | None = service.store.arrivals
 
     def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
         self,
@@ -173,14 +168,14 @@ class Deliveries(Leasing):
         if not any(task.fetchable for task in tasks):
             return tasks
         try:
-            filled = self.texts.filled(tasks)
+            filled = self.service.texts.filled(tasks)
         except Unavailable:
             inside = [task for task in tasks if not task.fetchable]
             self.give_back(sources, [task for task in tasks if task.fetchable])
             if not inside:
                 raise
             return inside
-        lost = [task for task in filled if "payload" in self.texts.lost(task)]
+        lost = [task for task in filled if "payload" in self.service.texts.lost(task)]
         if not lost:
             return filled
         now = self.now()
@@ -304,13 +299,13 @@ class Dequeue:
         """
         arrivals = self.deliveries.arrivals
         if arrivals is None:
-            self.deliveries.sleep(seconds)
+            self.deliveries.service.sleep(seconds)
             return arrived
         return arrivals.wait(self._names(), arrived, seconds, early)
 
     def _sources(self) -> list[Queue]:
         """Return the queues.  Raises NotFound, naming the field where there are several."""
-        cached = self.deliveries.queues.cached
+        cached = self.deliveries.service.queues.cached
         if isinstance(self.queues, str):
             return [cached(self.queues)]
         sources = []
@@ -341,7 +336,7 @@ class Dequeue:
         self.helped_at = now
         if self.lease_id is not None:
             names = [source.name for source in sources]
-            self.group = self.deliveries.leases.open_for(self.lease_id, *names)
+            self.group = self.deliveries.service.leases.open_for(self.lease_id, *names)
         return True
 
     def _take(

@@ -9,10 +9,10 @@ In a queue with groups, a webhook takes a turn of its task's group.  A batch tha
 turns again, and these stay unused.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain import limits, plan
 from headrace.domain.access import covers
@@ -28,14 +28,9 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.domain.transitions import Event, Happening, Transition
 from headrace.domain.write import TaskWrite
-from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Outcome, Refused, Store
-
-if TYPE_CHECKING:
-    from headrace.ops.shared.lines import Lines
+from headrace.store.base import Outcome, Refused
 
 _ENDS: Final = {
     Event.SUCCEEDED: State.SUCCEEDED,
@@ -74,16 +69,8 @@ class _Webhook:
         return replace(creation, insert=insert)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class EndWebhooks:
+class EndWebhooks(ServicePart):
     """Creates the webhooks of tasks that ended."""
-
-    store: Store
-    queues: QueueOperations
-    texts: OffloadedTexts
-    group_lines: Callable[[], "Lines"]
-    now: Callable[[], datetime]
-    ids: DerivedIds
 
     def send(self, writes: Iterable[tuple[TaskWrite, Transition]]) -> None:
         """Create the webhooks of those *writes* that end a task.  A repetition changes nothing.
@@ -127,7 +114,7 @@ class EndWebhooks:
 
     def _id(self, at: datetime, task_id: str, version: int, number: int = 0) -> str:
         """Return the id of an event; *number* is 0 unless other tasks have its first ids."""
-        return self.ids.task_id(at, "end", task_id, version, number)
+        return self.service.derived_ids.task_id(at, "end", task_id, version, number)
 
     def _turns(self, webhooks: Sequence[_Webhook], now: datetime) -> dict[int, Turn]:
         """Return the turns of the *webhooks* whose queues have groups, by place."""
@@ -139,7 +126,7 @@ class EndWebhooks:
         for own in places.values():
             new = [webhooks[place].spec for place in own]
             ids = [webhooks[place].id for place in own]
-            taken = self.group_lines().take_for(webhooks[own[0]].queue, new, ids, now)
+            taken = self.service.lines.take_for(webhooks[own[0]].queue, new, ids, now)
             turns |= {own[number]: turn for number, turn in taken.items()}
         return turns
 
@@ -157,8 +144,8 @@ class EndWebhooks:
             _log.warning("The on_end queue of queue %s does not exist", source.name)
             return None
         task = as_ended(write)
-        if self.texts.objects is not None:
-            task = self.texts.filled([task], ("result", "progress"))[0]
+        if self.service.objects is not None:
+            task = self.service.texts.filled([task], ("result", "progress"))[0]
         at = instant_of(ended.at)
         group_key = None if target.settings.groups is None else task.group_key
         return _Webhook(
@@ -172,7 +159,7 @@ class EndWebhooks:
 
     def _queue(self, name: str) -> Queue | None:
         try:
-            return self.queues.cached(name)
+            return self.service.queues.cached(name)
         except NotFound:
             return None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.domain import repeat
 from headrace.domain.change import Change
@@ -25,8 +25,19 @@ from headrace.domain.queue import Queue
 from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
 from headrace.ops.shared.leases import Leases, with_present_ends
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Noting, NotingRefused, Outcome, Record, Store
-from headrace.store.records.repeats import FIRST, batch_of, batch_record, first_of, kind_of
+from headrace.store.records.repeats import (
+    FIRST,
+    batch_of,
+    batch_record,
+    first_of,
+    kind_of,
+)
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 NotedState: TypeAlias = tuple[repeat.NotedBatch | None, int | None]
 
@@ -154,14 +165,12 @@ class DeliveryBatch:
         return held or None
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryBatches:
+class DeliveryBatches(ServicePart):
     """Makes the batch of a call, with what it needs from outside."""
 
-    store: Store
-    leases: Leases
-    now: Callable[[], datetime]
-    new_tag: Callable[[], str] = new_lease_tag
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_tag: Callable[[], str] = new_lease_tag
 
     def of(
         self,
@@ -179,7 +188,7 @@ class DeliveryBatches:
         tag = lease_tag_of(f"{request.caller} {request.key} {request.fingerprint}")
         return DeliveryBatch(
             self.store,
-            self.leases,
+            self.service.leases,
             self.now,
             request,
             within,

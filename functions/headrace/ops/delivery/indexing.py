@@ -10,37 +10,40 @@ nothing is written into it, the job empties it, and its fields are named again. 
 out fields that are no longer named, and the whole index of a deleted queue.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import NotFound
 from headrace.domain.filters import EVERY_TASK
 from headrace.domain.indexing import Match, field_digest, needs_payload, terms_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.walks import Walk
-from headrace.store.base import Store
-from headrace.store.records.indexes import KIND, KNOWN_AFTER, QueueIndex, index_of, save_index
+from headrace.store.records.indexes import (
+    KIND,
+    KNOWN_AFTER,
+    QueueIndex,
+    index_of,
+    save_index,
+)
 from headrace.store.records.jobs import Job
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _READ: Final = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Indexing:
+class Indexing(ServicePart):
     """Visits the tasks of queues whose index is to be built; *page* is tasks, or entries."""
 
-    store: Store
-    queues: QueueOperations
-    inspect: Inspect
-    texts: OffloadedTexts
-    now: Callable[[], datetime]
-    page: int = 250
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.page: int = 250
 
     def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
         """Empty or complete the index of a queue page by page; see JobVisitor."""
@@ -70,7 +73,7 @@ class Indexing:
 
     def _queue(self, name: str) -> Queue | None:
         try:
-            return self.queues.get(name)
+            return self.service.queues.get(name)
         except NotFound:
             return None
 
@@ -83,7 +86,9 @@ class Indexing:
         """Add more tasks to the index; return the next position, and how many tasks were read."""
         walk, seen = Walk.read(position) if position else Walk(self.now()), list[Task]()
         payload = needs_payload(index.fields)
-        for task, after in self.inspect.walk(queue, EVERY_TASK, walk, page=_READ, payload=payload):
+        for task, after in self.service.inspect.walk(
+            queue, EVERY_TASK, walk, page=_READ, payload=payload
+        ):
             walk = after
             if task is not None:
                 seen.append(task)
@@ -92,7 +97,7 @@ class Indexing:
                 break
         else:
             position = None
-        tasks = self.texts.filled(seen, ("payload",)) if payload else seen
+        tasks = self.service.texts.filled(seen, ("payload",)) if payload else seen
         self.store.note_matches(
             [
                 Match(queue.name, term, task.id)

@@ -3,17 +3,16 @@
 Long, because a call reads from top to bottom here: each step needs what the one before has found.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import plan
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.ids import new_chance, new_lease_token
+from headrace.domain.ids import new_lease_token
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -23,7 +22,6 @@ from headrace.domain.worker import Portion
 from headrace.ops.delivery.contention import LISTED_FOR, Claims, Members, Race
 from headrace.ops.delivery.group_window import GroupWindows
 from headrace.ops.delivery.idempotency import DeliveryBatch, Overtaken
-from headrace.ops.delivery.reaping import Reaping
 from headrace.ops.shared.group_limits import BLOCKED_FOR
 from headrace.ops.shared.lanes import (
     ShardReader,
@@ -34,10 +32,13 @@ from headrace.ops.shared.lanes import (
     turn_of,
     with_due_times,
 )
-from headrace.ops.shared.limiting import Limiting
-from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import GivenLease
-from headrace.store.base import Done, Outcome, Refused, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Done, Outcome, Refused
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _ROUNDS: Final = 4  # tries to fill a batch when races are lost
 _WIDEST: Final = 1000  # entries to look at when many race for them
@@ -45,31 +46,22 @@ _MORE_PAGES: Final = 20  # looked at behind pages of what is expired or being ta
 _FIRSTS: Final = 6  # a multiple of however many take turns
 
 
-@dataclass(slots=True, kw_only=True)
-class Leasing:
+class Leasing(ServicePart):
     """What leasing needs from outside, and what the threads of a process know of each other.
 
     Leases are written into *tables*: who learns from ends has nothing to learn from them.
     """
 
-    tables: Store
-    reaping: Reaping
-    limiting: Limiting
-    lines: Lines
-    now: Callable[[], datetime]
-    chance: random.Random = field(default_factory=new_chance)
-    new_lease: Callable[[], str] = new_lease_token
-    claims: Claims = field(default_factory=Claims)
-    members_listed_for: timedelta = LISTED_FOR
-    look_at_groups_after: timedelta = BLOCKED_FOR
-    pushing: bool = False  # for dispatchers: they alone take the tasks of queues with a target
-    windows: GroupWindows = field(init=False)
-    members: Members = field(init=False)
-    first_lanes: dict[str, int] = field(default_factory=dict, init=False)
-
-    def __post_init__(self) -> None:
-        self.windows = GroupWindows(self.limiting.groups)
-        self.members = Members(self.tables, self.now, self.members_listed_for)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_lease: Callable[[], str] = new_lease_token
+        self.claims: Claims = Claims(service.random)
+        self.members_listed_for: timedelta = LISTED_FOR
+        self.look_at_groups_after: timedelta = BLOCKED_FOR
+        self.pushing: bool = False
+        self.windows: GroupWindows = GroupWindows(service.group_limits)
+        self.members: Members = Members(service.store, service.now, self.members_listed_for)
+        self.first_lanes: dict[str, int] = {}
 
     def first_lane(self, queue: Queue) -> int:
         """Return which of the lanes that take turns begins this time: another one each time."""
@@ -155,7 +147,7 @@ class QueueLook:
         return [
             Entry.of(task)
             for place in self.queue.places(State.INFLIGHT)
-            for task in self.leasing.reaping.lapsed(self.queue, place)
+            for task in self.leasing.service.reaping.lapsed(self.queue, place)
             if task.state is State.ENQUEUED and task.due_at <= self.leasing.now()
         ]
 
@@ -206,7 +198,7 @@ class QueueLook:
         """
         settled = self.queue.settings.shards
         current = list(range(settled))
-        self.leasing.chance.shuffle(current)
+        self.leasing.service.random.shuffle(current)
         retired = range(settled, self.queue.shards_of(State.ENQUEUED))
         own = set(self._portion.own_shards) if self._portion is not None else set()
         return [*retired, *sorted(current, key=lambda shard: shard not in own)]
@@ -223,7 +215,7 @@ class QueueLook:
         """
         ready = list[Entry]()
         first = self.leasing.first_lane(self.queue)
-        reader = ShardReader(self.leasing.tables, self.queue, shard, self.leasing.now, first=first)
+        reader = ShardReader(self.leasing.store, self.queue, shard, self.leasing.now, first=first)
         sieve = self.leasing.windows.sieve(self.queue, shard) if self.queue.group_limit else None
         if sieve is not None:
             reader.skip(sieve.begins)
@@ -245,7 +237,7 @@ class QueueLook:
                     limit = min(2 * limit, _WIDEST)
             ready += fresh
             if over:  # or the reaper would leave them in our way
-                list(self.leasing.reaping.dead_letter(self.queue, over))
+                list(self.leasing.service.reaping.dead_letter(self.queue, over))
             if reader.over or self.leasing.claims.free(ready) >= count:
                 break
         again = [] if reader.next_due is None else [reader.next_due]
@@ -259,13 +251,13 @@ class QueueLook:
     def lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
         """Take up to *count* of the *ready* entries, as far as the queue's limits allow."""
         won = self._lease(ready, count)
-        self.leasing.reaping.watch.given.extend(
+        self.leasing.service.leases.watch.given.extend(
             GivenLease((task.id, task.scheduled_at), task.lease_expires_at, task.lease_id)
             for task in won
         )
         if self.queue.settings.groups is not None:
             passed = self.leasing.claims.first_passed(ready, won[-1].id) if won else None
-            self.leasing.lines.note(self.queue, won, passed)
+            self.leasing.service.lines.note(self.queue, won, passed)
         return won
 
     def _lease(self, ready: Sequence[Entry], count: int) -> list[Task]:
@@ -273,7 +265,7 @@ class QueueLook:
         limited = self.rated and self.queue.settings.dequeuing_settings.rate_limiting is not None
         if wanted == 0 or not limited:
             return self._race(ready, wanted).won
-        tokens = self.leasing.limiting.tokens
+        tokens = self.leasing.service.tokens
         granted = tokens.take(self.queue, wanted)
         if granted.count == 0:
             self.limited_for = granted.wait
@@ -295,7 +287,7 @@ class QueueLook:
             return picked
         windows = self.leasing.windows
         looked = windows.looked(self.queue, picked) if self.queue.strict else {}
-        allowed = self.leasing.limiting.groups.take(self.queue, picked, looked)
+        allowed = self.leasing.service.group_limits.take(self.queue, picked, looked)
         ids = {entry.task_id for entry in allowed}
         self.leasing.claims.drop([entry for entry in picked if entry.task_id not in ids])
         windows.met(self.queue, allowed)
@@ -305,8 +297,8 @@ class QueueLook:
         """Return the entries to deliver, each with its slot if the queue limits them."""
         if not self.queue.settings.dequeuing_settings.max_inflight_tasks:
             return [(entry, None) for entry in picked]
-        picked = with_due_times(self.leasing.tables, picked)
-        reserved = self.leasing.limiting.slots.take(self.queue, picked)
+        picked = with_due_times(self.leasing.store, picked)
+        reserved = self.leasing.service.slots.take(self.queue, picked)
         self.leasing.claims.drop([entry for entry in picked if entry not in reserved])
         return list(reserved.items())
 
@@ -354,7 +346,7 @@ class QueueLook:
         """Write the leases; where only the task's own keepalive was not known, once more."""
         if self.queue.lanes != [0]:
             self._turns |= {entry.task_id: turn_of(self.queue, entry) for entry, _ in reserved}
-        tables = self.leasing.tables
+        tables = self.leasing.store
         changes = [self._delivery(entry, slot, now) for entry, slot in reserved]
         if self.batch is None:
             outcomes = tables.commit(changes, partly=True)
@@ -373,7 +365,7 @@ class QueueLook:
             outcomes[place] = outcome
         slots = [slot for _, slot in reserved if slot is not None]
         if slots:
-            self.leasing.limiting.slots.refused(self.queue, slots, outcomes)
+            self.leasing.service.slots.refused(self.queue, slots, outcomes)
         return outcomes
 
     def _delivery(

@@ -6,14 +6,13 @@ any such write could be, and its task.  Age alone tells nothing: a task may wait
 payload with it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.domain.offload import ObjectStore, StoredObject, owner_of
+from headrace.domain.offload import StoredObject, owner_of
 from headrace.domain.task import Task
-from headrace.store.base import Store
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.records.jobs import Job, JobKind
 
 ORPHAN_AGE: Final = timedelta(days=1)
@@ -31,23 +30,18 @@ EVERY_OBJECT: Final = Job(
 """The job, which never ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphans:
+class Orphans(ServicePart):
     """Visits all objects and drops those of no task; *objects* is None where there are none."""
-
-    store: Store
-    objects: ObjectStore | None
-    now: Callable[[], datetime]
 
     def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
         """Drop orphans page by page; see JobVisitor."""
         after = job.position or ""
-        while self.objects is not None:
-            page = self.objects.list(after, PAGE)
+        while self.service.objects is not None:
+            page = self.service.objects.list(after, PAGE)
             old = [one for one in page if one.written_at <= self.now() - ORPHAN_AGE]
             orphans = self._orphans(old)
             if orphans:
-                self.objects.drop(orphans)
+                self.service.objects.drop(orphans)
             if len(page) < PAGE:
                 yield "", len(orphans)
                 return
@@ -56,7 +50,7 @@ class Orphans:
 
     def next_round(self, _job: Job) -> datetime | None:
         """Return when to visit all objects again; see JobVisitor."""
-        return None if self.objects is None else self.now() + ROUND
+        return None if self.service.objects is None else self.now() + ROUND
 
     def _orphans(self, old: Sequence[StoredObject]) -> list[str]:
         orphans: list[str] = []

@@ -7,14 +7,12 @@ its leases to lapse and its seat to the next.
 This module has its calls of the store; ``runtime.pushing`` has its loop and the threads that send.
 """
 
-import random
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound, Unavailable
 from headrace.domain.ids import LeaseName, group_of
@@ -25,22 +23,22 @@ from headrace.domain.push_answers import PushLimit, TargetAnswer, report_of
 from headrace.domain.queue import Queue
 from headrace.domain.retry import DEFAULT_RETRY
 from headrace.domain.task import State, Task
-from headrace.ops.delivery.dequeue import Deliveries
 from headrace.ops.delivery.reports import (
     ReportOutcome,
-    Reports,
     ReportStatus,
     TaskReport,
     WorkerError,
 )
 from headrace.ops.shared.lanes import ShardReader
-from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
-from headrace.ops.shared.queues import QueueOperations
 from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
-from headrace.ops.shared.signing import Signing
+from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Position, Store
+from headrace.store.base import Position
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _TOGETHER: Final = 25  # tasks of one dequeue
 _ENTRIES: Final = 250  # of the index, looked at together
@@ -54,20 +52,14 @@ _STATUS: Final = {
 _log: Final = safe_logger(__name__)
 
 
-@dataclass(slots=True, kw_only=True)
-class PushDispatch:
+class PushDispatch(ServicePart):
     """The use case, with what it needs from outside; *deliveries* are those for dispatchers."""
 
-    store: Store
-    queues: QueueOperations
-    deliveries: Deliveries
-    reports: Reports
-    leases: Leases
-    signing: Signing
-    now: Callable[[], datetime]
-    monotonic: Callable[[], float] = time.monotonic
-    spread: Callable[[], float] = random.random
-    new_seat: Callable[..., Seat] = Seat
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.deliveries = copy(service.deliveries)
+        self.deliveries.pushing = True
+        self.new_seat: Callable[..., Seat] = Seat
 
     def begin(self, queue: str, number: int = 0) -> "PushRun | None":
         """Take seat *number* of *queue*; None where there is no such seat, or it is taken.
@@ -80,26 +72,26 @@ class PushDispatch:
         seat = self.new_seat(
             self.store,
             self.now,
-            self.monotonic,
+            self.service.monotonic,
             kind=SEATS,
             name=seat_name(queue, number),
         )
         if not seat.take({}):
             return None
-        group = self.leases.open(None, keepalive=LASTS.total_seconds())
+        group = self.service.leases.open(None, keepalive=LASTS.total_seconds())
         return PushRun(self, queue, number, seat, group, PushLimit(target.threads(number)))
 
     def target_of(self, queue: str) -> Target | None:
         """Return the target of *queue*; None where there is none, or no such queue."""
         try:
-            return self.queues.cached(queue).settings.target
+            return self.service.queues.cached(queue).settings.target
         except NotFound:
             return None
 
     def seconds_to_work(self, queue: str) -> float | None:
         """Return in how many seconds a task of *queue* falls due; None for none that is seen."""
         try:
-            settings = self.queues.cached(queue)
+            settings = self.service.queues.cached(queue)
         except NotFound:
             return None
         now, first = self.now(), None
@@ -134,7 +126,7 @@ class PushRun:
     _shown: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        self._renewed_at = self.dispatch.monotonic()
+        self._renewed_at = self.dispatch.service.monotonic()
 
     @property
     def worker(self) -> str:
@@ -154,7 +146,7 @@ class PushRun:
     @property
     def room(self) -> int:
         """How many more requests may be under way now."""
-        allowed = self.limit.allowed(self.dispatch.monotonic())
+        allowed = self.limit.allowed(self.dispatch.service.monotonic())
         return max(0, allowed - len(self.inflight) - len(self._unsaid))
 
     @property
@@ -167,7 +159,7 @@ class PushRun:
 
         Raises NotFound, Unavailable.
         """
-        return self.dispatch.signing.of(self.dispatch.queues.get(self.queue)).all
+        return self.dispatch.service.signing.of(self.dispatch.service.queues.get(self.queue)).all
 
     def fetch(self, *, wait_seconds: float = 0) -> Sequence[Task]:
         """Take tasks to send, as many as may be under way.
@@ -177,7 +169,7 @@ class PushRun:
         target = self.target
         if target is None or self.number >= target.seats or not self.holds or self._unsure:
             return ()
-        now = self.dispatch.monotonic()
+        now = self.dispatch.service.monotonic()
         self.limit.change(target.threads(self.number), now)
         count = min(_TOGETHER, self.room)
         if count == 0:
@@ -197,7 +189,7 @@ class PushRun:
             self._unsure = True
             raise
         self.poll_after = result.poll_after_seconds
-        taken_at = self.dispatch.monotonic()
+        taken_at = self.dispatch.service.monotonic()
         self.inflight |= {task.id: (task, taken_at) for task in result.tasks}
         return result.tasks
 
@@ -206,7 +198,7 @@ class PushRun:
 
         What cannot be said now is said by the next call, or by renew().
         """
-        now = self.dispatch.monotonic()
+        now = self.dispatch.service.monotonic()
         for task, answer, seconds in answers:
             _, sent_at = self.inflight.pop(task.id, (task, now - seconds))
             self.counts.add(answer, seconds)
@@ -222,7 +214,7 @@ class PushRun:
         """
         if self._unsaid:
             self._say()
-        now = self.dispatch.monotonic()
+        now = self.dispatch.service.monotonic()
         since = now - self._renewed_at
         if self._unsure or since >= RENEWED_EVERY:
             self._give_back_unknown()
@@ -234,7 +226,7 @@ class PushRun:
             self._lose(None)
         if since >= RENEWED_EVERY or not self.holds:
             try:
-                self.dispatch.leases.extend(self.group_id)
+                self.dispatch.service.leases.extend(self.group_id)
             except LeaseLost as error:
                 self._lose(error)
             self._renewed_at = now
@@ -244,9 +236,9 @@ class PushRun:
         """Give back what is unsettled, no attempt used, and let the next one have the seat."""
         self._say()
         with suppress(HeadraceError):  # then they lapse
-            self.dispatch.leases.close(self.group_id)
+            self.dispatch.service.leases.close(self.group_id)
         with suppress(Unavailable):  # likewise
-            self.seat.give_up(self.counts.notes(self.limit, self.dispatch.monotonic()))
+            self.seat.give_up(self.counts.notes(self.limit, self.dispatch.service.monotonic()))
         self._lost = True
 
     def _give_back_unknown(self) -> None:
@@ -272,7 +264,7 @@ class PushRun:
                     and group_of(task.lease_id) == self.group.id
                 ]
                 if back:
-                    self.dispatch.reports.report(self.queue, back)
+                    self.dispatch.service.reports.report(self.queue, back)
                 after = page.last
                 if after is None:
                     break
@@ -287,7 +279,7 @@ class PushRun:
             answer,
             strategy or DEFAULT_RETRY,
             now=self.dispatch.now(),
-            spread=self.dispatch.spread(),
+            spread=self.dispatch.service.random.random(),
         )
         return TaskReport(
             task.id,
@@ -301,8 +293,8 @@ class PushRun:
 
     def _settings(self) -> Queue | None:
         with suppress(NotFound, Unavailable):
-            return self.dispatch.queues.cached(self.queue)
-        return self.dispatch.queues.remembered(self.queue)
+            return self.dispatch.service.queues.cached(self.queue)
+        return self.dispatch.service.queues.remembered(self.queue)
 
     def _say(self) -> None:
         """Send the reports that wait; where the table is away they wait on."""
@@ -310,7 +302,7 @@ class PushRun:
             return
         waiting = list(self._unsaid)
         try:
-            results = self.dispatch.reports.report(self.queue, waiting)
+            results = self.dispatch.service.reports.report(self.queue, waiting)
         except NotFound:  # deleted, its tasks with it
             self._unsaid.clear()
             return

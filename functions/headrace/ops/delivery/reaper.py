@@ -11,7 +11,7 @@ Long, because the parts of a pass share one budget, and are read together.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zlib import crc32
 
 from headrace.domain import plan
@@ -19,15 +19,26 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, Place, State
+from headrace.ops.delivery.orphans import EVERY_OBJECT
 from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
-from headrace.ops.shared.jobs import Jobs, JobVisitor
-from headrace.ops.shared.leases import GroupStatuses, Leases
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.jobs import JobVisitor
+from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.tasks.walks import counted
 from headrace.store.base import Done, Position
 from headrace.store.records import jobs as job_records
 from headrace.store.records.jobs import JobKind
-from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
+from headrace.store.records.reaper import (
+    COMFORT,
+    KIND,
+    PARTS,
+    Left,
+    ReaperPart,
+    parts_for,
+)
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _LONG: Final = timedelta(hours=1)
 
@@ -66,18 +77,22 @@ class Reaped:
     oldest_ready_seconds: float = field(default=0.0, compare=False)
 
 
-@dataclass(slots=True, kw_only=True)
 class Reaper(Reaping):
     """The use case, with what it needs from outside."""
 
-    queues: QueueOperations
-    jobs: Jobs
-    visitors: Callable[[], Mapping[JobKind, JobVisitor]]
-    leases: Leases
-    upkeep: Upkeep
-    standing_jobs: Callable[[], Sequence[job_records.Job]]
-    alerts: Callable[[], JudgeAlerts] | None = None
-    dead_counts: Callable[[], DeadCount] | None = None
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.upkeep: Upkeep = Upkeep(service)
+
+    def visitor(self, kind: JobKind) -> JobVisitor:
+        """Return the part that does the work of jobs of this *kind*."""
+        match kind:
+            case JobKind.PURGE | JobKind.DELETE_QUEUE:
+                return self.service.removals
+            case JobKind.BUILD_INDEX:
+                return self.service.indexing
+            case JobKind.DROP_ORPHANS:
+                return self.service.orphans
 
     def run(
         self,
@@ -202,7 +217,7 @@ class Pass:
     def _all_queues(self) -> Iterator[Queue]:
         cursor = None
         while True:
-            page = self.reaper.queues.list(limit=_QUEUES, cursor=cursor)
+            page = self.reaper.service.queues.list(limit=_QUEUES, cursor=cursor)
             yield from page.shown
             cursor = page.cursor
             if cursor is None:
@@ -225,8 +240,8 @@ class Pass:
             jobs.append(Job("upkeep", self._upkeep(queue, again=again)))
         if self._holds(first) and self._may_be_too_many_dead(queue):
             jobs.append(Job("evicted", self._evict(queue)))
-        if queue.settings.alerts is not None and self.reaper.alerts and self._holds(first):
-            self.judge_alerts = self.judge_alerts or self.reaper.alerts()
+        if queue.settings.alerts is not None and self._holds(first):
+            self.judge_alerts = self.judge_alerts or self.reaper.service.alerts.begin_pass().check
             jobs.append(Job("alerts", _once(self.judge_alerts, queue.name)))
         return jobs
 
@@ -310,9 +325,9 @@ class Pass:
         if not most:
             return False
         hourly = minute_of(Place(queue.name, State.DEAD, 0)) in self.sweeps
-        if hourly or self.reaper.dead_counts is None:
+        if hourly:
             return True
-        self.dead_count = self.dead_count or self.reaper.dead_counts()
+        self.dead_count = self.dead_count or self.reaper.service.counters.totals().dead
         known = self.dead_count(queue.name)
         return known is None or known > most
 
@@ -354,7 +369,7 @@ class Pass:
         return sum(isinstance(outcome, Done) for outcome in outcomes)
 
     def _closings(self) -> Iterator[None]:
-        leases = self.reaper.leases
+        leases = self.reaper.service.leases
 
         def release_tasks(group_id: str) -> Iterator[None]:
             for returned in leases.finish_closing(group_id):
@@ -370,11 +385,11 @@ class Pass:
 
     def _pending(self) -> Iterator[None]:
         """Resume the jobs that calls have begun, and begin those that never end."""
-        engine, visitors = self.reaper.jobs, self.reaper.visitors()
+        engine = self.reaper.service.jobs
 
         def resume(job: job_records.Job) -> Iterator[None]:
             until = self.reaper.now() + _SLOW_JOB
-            for count in engine.pages(job, visitors[job.kind]):
+            for count in engine.pages(job, self.reaper.visitor(job.kind)):
                 if job.kind in job_records.REMOVALS:
                     self.reaped.purged += count
                 elif self.reaper.now() >= until:
@@ -383,10 +398,10 @@ class Pass:
 
         def jobs() -> Iterator[Job]:
             pending = {job.name: job for job in engine.pending()}
-            for job in self.reaper.standing_jobs():
-                if job.name not in pending and self._holds(job.name):
-                    engine.begin(job)
-                    pending[job.name] = job
+            stands = EVERY_OBJECT.name not in pending and self._holds(EVERY_OBJECT.name)
+            if stands and self.reaper.service.objects is not None:
+                engine.begin(EVERY_OBJECT)
+                pending[EVERY_OBJECT.name] = EVERY_OBJECT
             for job in pending.values():
                 if self._holds(job.name):
                     yield Job(job.name, self._guarded(resume(job)))

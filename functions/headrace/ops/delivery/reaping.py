@@ -18,7 +18,6 @@ Queues take turns (``Turns``): whichever has had the least time comes next.
 """
 
 import heapq
-import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -33,28 +32,22 @@ from headrace.domain.queue import AGREED_AFTER, Queue
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.shared.observed import LeaseWatch, commit, commit_proposed
-from headrace.ops.shared.slots import Slots
+from headrace.ops.shared.observed import commit, commit_proposed
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import halts, note_dying
 from headrace.store.base import Done, Position, Store
 from headrace.store.records.queues import KIND, from_record, note_of
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Reaping:
+class Reaping(ServicePart):
     """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
-
-    store: Store
-    now: Callable[[], datetime]
-    spread: Callable[[], float] = random.random
-    watch: LeaseWatch = field(default_factory=LeaseWatch)
 
     def lapsed(self, queue: Queue, place: Place) -> Iterator[Task]:
         """Take back leases at one *place* that seem to have lapsed, and yield the tasks.
 
         For a dequeue that helps out: it reads few tasks unless those have lapsed (``observed``).
         """
-        suspects = self.watch.suspects(self.store, place, self.now())
+        suspects = self.service.leases.watch.suspects(self.store, place, self.now())
         statuses = GroupStatuses(self.store, self.now)
         for entries, at_first in ((suspects.likely, 1), (suspects.others, suspects.few)):
             rest, count = entries, at_first
@@ -65,7 +58,7 @@ class Reaping:
                 if 2 * len(taken) < len(some):
                     break
                 count *= 2
-            self.watch.put_off(place, rest)
+            self.service.leases.watch.put_off(place, rest)
 
     def take_back(
         self, queue: Queue, entries: Sequence[Entry], statuses: GroupStatuses
@@ -88,7 +81,7 @@ class Reaping:
             if isinstance(judged, Change):
                 changes.append(judged)
             else:
-                self.watch.read(task, judged, now=now)
+                self.service.leases.watch.read(task, judged, now=now)
         for outcome in commit(self.store, changes):
             if isinstance(outcome, Done):
                 yield outcome.task
@@ -106,11 +99,11 @@ class Reaping:
                     Held.of(task), queue, now=now, reason=ReleaseReason.GROUP_CLOSED
                 )
             if group is not None and group.state is GroupState.OPEN:
-                self.watch.extended(group)
+                self.service.leases.watch.extended(group)
                 return group.expires_at
         elif end > now:
             return end
-        return settle.reclaim(task, queue, now=now, spread=self.spread())
+        return settle.reclaim(task, queue, now=now, spread=self.service.random.random())
 
     def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; those that are not what the index says are left alone."""
@@ -169,13 +162,8 @@ def _position(entry: Entry) -> Position:
     return Position(entry.scheduled_at, entry.task_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Upkeep:
+class Upkeep(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    slots: Slots
-    now: Callable[[], datetime]
 
     def needed(self, queue: Queue) -> bool:
         """Tell whether there is something to find out of *queue*."""
@@ -195,7 +183,7 @@ class Upkeep:
                 if state not in found.drained and self._empty(found.retiring(state))
             }
             found = found.with_drained(found.drained | gone)
-        if self._may_count(found) and self.slots.beyond(found).number == 0:
+        if self._may_count(found) and self.service.slots.beyond(found).number == 0:
             found = replace(found, uncounted_since=None)
         if found != queue:
             self.store.leave_note(KIND, name, note_of(found), expects=record.note)

@@ -6,8 +6,7 @@ read; only what was refused is looked at, and planned again from the task as it 
 Long, because one call may hold every kind of report, and all are committed together.
 """
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -26,13 +25,11 @@ from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, State, Task, TaskError
 from headrace.ops.shared.leases import with_present_ends
-from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_unmade
 from headrace.ops.tasks.enqueue import EnqueueResult
-from headrace.ops.tasks.spawn import Spawning
-from headrace.store.base import Done, Store
+from headrace.store.base import Done
 from headrace.store.call_scope import visible
 
 _LOOKS: Final = 5
@@ -119,16 +116,8 @@ class ReportResult:
     spawned: tuple[EnqueueResult, ...] = ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Reports:
+class Reports(ServicePart):
     """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
-
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    spawning: Spawning
-    lines: Lines
-    spread: Callable[[], float] = random.random
 
     def report(self, queue: str, reports: Sequence[TaskReport]) -> list[ReportResult]:
         """Carry out *reports* about tasks of *queue*; results in the order given.
@@ -137,7 +126,7 @@ class Reports:
         kept changes nothing: its worker has the lease still, and says what is to become of it.
         Raises NotFound when there is no such queue.
         """
-        source = self.queues.cached(queue)
+        source = self.service.queues.cached(queue)
         now = self.now()
         results = {
             place: ReportResult(report.task_id, ReportOutcome.INVALID, detail=f"result {wrong}")
@@ -238,7 +227,7 @@ class Reports:
         secret = _secret(report)
         if task is not None and _repeated(report, source, task):
             born = _begun(report) or task.started_at or now
-            again = self.spawning.repeated(
+            again = self.service.spawning.repeated(
                 report.spawn,
                 secret=secret,
                 born=born,
@@ -255,8 +244,10 @@ class Reports:
         whole = change if change.seen else change.together(seen=task)
         try:
             born = task.started_at or now
-            children = self.spawning.children(report.spawn, task, secret=secret, born=born, now=now)
-            done = self.spawning.commit(whole, task, children)
+            children = self.service.spawning.children(
+                report.spawn, task, secret=secret, born=born, now=now
+            )
+            done = self.service.spawning.commit(whole, task, children)
         except InvalidRequest as wrong:
             note_unmade(self.store, [change])
             return ReportResult(report.task_id, ReportOutcome.INVALID, detail=str(wrong))
@@ -301,7 +292,7 @@ class Reports:
                     error=_task_error(report, held, now),
                     retryable=report.retryable,
                     delay=report.delay_in_seconds,
-                    spread=self.spread(),
+                    spread=self.service.random.random(),
                 )
             case ReportStatus.RELEASED:
                 return settle.release(held, source, now=now, delay=report.delay_in_seconds)
@@ -318,7 +309,7 @@ class Reports:
 
     def _move(self, report: TaskReport, held: Held, now: datetime) -> Change | ReportResult:
         try:
-            target = self.queues.cached(report.to_queue or "")
+            target = self.service.queues.cached(report.to_queue or "")
         except NotFound as missing:
             # Should the move have happened before its target was deleted, the task went with it.
             return ReportResult(
@@ -327,7 +318,7 @@ class Reports:
         if target.strict and (fault := self._order_fault(report, held, target)):
             return ReportResult(report.task_id, ReportOutcome.INVALID, detail=fault)
         in_line = target.settings.groups is not None and not report.delay_in_seconds
-        turn = self.lines.take_once(target, held.task_id, held.task) if in_line else None
+        turn = self.service.lines.take_once(target, held.task_id, held.task) if in_line else None
         moved = settle.move(
             held,
             target,

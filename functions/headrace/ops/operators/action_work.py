@@ -14,21 +14,24 @@ that was begun is finished even so: a worker that is only slow must find nothing
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.access import ID
 from headrace.domain.errors import Conflict, HeadraceError, Unauthenticated, Unavailable
 from headrace.domain.operate import ActionStatus
-from headrace.ops.operators.actions import ActionOperations, entry_of
-from headrace.ops.operators.bulk import BulkOperations, BulkOutcome
-from headrace.ops.operators.keys import KeyOperations
-from headrace.ops.shared.undos import Undos
-from headrace.store.base import Record, Store, every_record
+from headrace.ops.operators.actions import entry_of
+from headrace.ops.operators.bulk import BulkOutcome
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record, every_record
 from headrace.store.records import readable
 from headrace.store.records.actions import UNDER_WAY, ActionPart, ActionRun
 from headrace.store.records.selections import TaskSelection
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 PART: Final = 250
 
@@ -44,17 +47,12 @@ def _long() -> float:
     return timedelta(hours=1).total_seconds()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class ActionWork:
+class ActionWork(ServicePart):
     """The use case, with what it needs from outside; *part* is the most tasks of one part."""
 
-    store: Store
-    actions: ActionOperations
-    bulk: BulkOperations
-    undos: Undos
-    keys: KeyOperations
-    now: Callable[[], datetime]
-    part: int = PART
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.part: int = PART
 
     def run(self, *, time_left: Callable[[], float] = _long) -> int:
         """Work on all actions by turns, until nothing is left to do or no *time_left* (seconds).
@@ -104,7 +102,7 @@ class ActionWork:
             return 0
         if run.status is ActionStatus.LOOKING:
             return self._look(run)
-        found = self.actions.selections.get(run.set_name)
+        found = self.service.selections.get(run.set_name)
         if run.status is not ActionStatus.RUNNING or run.at == run.until:
             return self._end(run, found)
         until, dealt_with = self.now() + _SLICE, 0
@@ -123,19 +121,19 @@ class ActionWork:
         if run.by_id is None or not ID.fullmatch(run.by_id):  # the service, the deployment or IAM
             return ""
         try:
-            self.keys.known(run.by_id)
+            self.service.keys.known(run.by_id)
         except Unauthenticated:
             return f"key {run.by} ({run.by_id}), on whose behalf it ran, is revoked or has expired"
         return ""
 
     def _look(self, run: ActionRun) -> int | None:
         """Look for its tasks a little further."""
-        before = self.actions.selections.get(run.set_name)
-        found = self.actions.selections.go_on(run.set_name, raises=True)
+        before = self.service.selections.get(run.set_name)
+        found = self.service.selections.go_on(run.set_name, raises=True)
         if not found.looking:
             seen = replace(run, until=found.count, status=ActionStatus.RUNNING)
             if self._put(seen) is not None:
-                self.actions.hand_over(seen)
+                self.service.actions.hand_over(seen)
             return 0
         return 0 if found.version > before.version else None
 
@@ -146,7 +144,7 @@ class ActionWork:
         if run.part is None:
             queue, end = self._next_part(run, found)
             if run.undo_for and queue not in run.undos:
-                undo = self.undos.begin(queue, run.undo_for)
+                undo = self.service.undos.begin(queue, run.undo_for)
                 if undo is not None:
                     run = replace(run, undos={**run.undos, queue: undo.id})
         return replace(run, part=ActionPart(end, (*stamps, now)), busy_until=now + CLAIMED_FOR)
@@ -169,16 +167,16 @@ class ActionWork:
         """
         part = run.part
         assert part is not None  # noqa: S101  whoever calls has begun it
-        kept = self.actions.selections.snapshots(found, run.at, part.end)
+        kept = self.service.selections.snapshots(found, run.at, part.end)
         if kept is None:
             message = "the tasks that it is about are not known any more"
             raise Conflict(message)
         queue, seen = kept
-        undo = self.undos.known(run.undos.get(queue))
+        undo = self.service.undos.known(run.undos.get(queue))
         if run.undo_for and undo is None and not only_look:
             message = "the time in which it could be undone is over"
             raise Conflict(message)
-        return self.bulk.as_seen(
+        return self.service.bulk.as_seen(
             queue,
             run.action,
             seen,
@@ -205,7 +203,7 @@ class ActionWork:
             saved = self._put(self._with_part(done, found) if goes_on else done)
             if saved is not None:
                 return saved
-            stored = self.actions.get(run.id)
+            stored = self.service.actions.get(run.id)
             if stored.part != run.part:
                 return None
             done = replace(
@@ -222,8 +220,8 @@ class ActionWork:
             run = settled
         status = ActionStatus.DONE if run.status is ActionStatus.RUNNING else run.status
         ended = replace(run, status=status, ended_at=self.now())
-        self.actions.hand_over(ended)
-        self.actions.audit.write(ended.noted, entry_of(ended))
+        self.service.actions.hand_over(ended)
+        self.service.audit.write(ended.noted, entry_of(ended))
         if self._put(ended) is not None:
             self.store.drop_record(UNDER_WAY, ended.id)
         return 0
@@ -238,22 +236,22 @@ class ActionWork:
 
     def _fail(self, run_id: str, trouble: str) -> None:
         """Note that it cannot go on; it is ended with the next look at it."""
-        run = self.actions.get(run_id)
+        run = self.service.actions.get(run_id)
         if run.goes_on:
             failed = replace(run, status=ActionStatus.FAILED, trouble=trouble, busy_until=None)
             self._put(failed)
         elif not run.over:  # not even what was done of its last part can be told
             ended = replace(run.released(), trouble=trouble, ended_at=self.now())
-            self.actions.audit.write(ended.noted, entry_of(ended))
+            self.service.audit.write(ended.noted, entry_of(ended))
             self._put(ended)
 
     def _put(self, changed: ActionRun) -> ActionRun | None:
         """Write *changed* and return it as it is then; None if somebody else has written."""
         written = replace(changed, version=changed.version + 1)
-        if self.actions.put(changed):
+        if self.service.actions.put(changed):
             return written
         # The answer to an earlier try may have been lost.
-        return written if self.actions.get(changed.id) == written else None
+        return written if self.service.actions.get(changed.id) == written else None
 
 
 def _counted(run: ActionRun, outcomes: list[BulkOutcome]) -> ActionRun:

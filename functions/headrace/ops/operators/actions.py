@@ -7,8 +7,7 @@ from which task of it on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from headrace.domain.errors import Conflict, Finished, NotFound
@@ -16,11 +15,11 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import action_id
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.ops.operators.selections import Check, Selections
-from headrace.ops.shared.audit import Audit, AuditRecord, checked_reason
-from headrace.ops.shared.paging import Cursors, Found
-from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Record, Store, every_record
+from headrace.ops.operators.selections import Check
+from headrace.ops.shared.audit import AuditRecord, checked_reason
+from headrace.ops.shared.paging import Found
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record, every_record
 from headrace.store.call_scope import caller
 from headrace.store.records.actions import KIND, OVER, UNDER_WAY, ActionRun
 from headrace.store.records.selections import TaskSelection
@@ -39,17 +38,8 @@ def _anyone(_run: ActionRun) -> bool:
     return True
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class ActionOperations:
-    """The use case, with what it needs from outside; *kick* has the service look for work now."""
-
-    store: Store
-    selections: Selections
-    queues: QueueOperations
-    audit: Audit
-    now: Callable[[], datetime]
-    cursors: Cursors
-    kick: Callable[[], None]
+class ActionOperations(ServicePart):
+    """Begin, show, pause, resume and cancel actions on many tasks."""
 
     def begin(
         self,
@@ -71,7 +61,7 @@ class ActionOperations:
         Conflict for a set that is further by now, and as *check* does, of the set with its target.
         """
         why = checked_reason(reason)
-        found = self.selections.get(set_name, check=check)
+        found = self.service.selections.get(set_name, check=check)
         if found.looking or found.at != at or at == found.count:
             message = "it has gone on meanwhile: open its page again"
             raise Conflict(message)
@@ -96,8 +86,8 @@ class ActionOperations:
         """
         why = checked_reason(reason)
         if action is BulkAction.MOVE:
-            self.selections.check_target(queues, to_queue)
-        found = self.selections.look(
+            self.service.selections.check_target(queues, to_queue)
+        found = self.service.selections.look(
             action,
             queues,
             where,
@@ -131,11 +121,11 @@ class ActionOperations:
         It may be short and not the last.  Raises InvalidRequest for a forged cursor.
         """
         scope, now = f"actions {queue} {where.text}", self.now()
-        after = self.cursors.read(scope, cursor) if cursor else ""
+        after = self.service.cursors.read(scope, cursor) if cursor else ""
         runs: list[ActionRun] = []
         for number, record in enumerate(self._records(after)):
             if len(runs) == limit or number == _LOOKED_AT:
-                return Found(tuple(runs), self.cursors.write(scope, after))
+                return Found(tuple(runs), self.service.cursors.write(scope, after))
             after = record.name
             run = ActionRun.of(record)
             if queue in (None, *run.touches) and allowed(run) and where.means(run, now):
@@ -184,7 +174,7 @@ class ActionOperations:
             return None
         target = found.to_queue or to_queue
         check(replace(found, to_queue=target))
-        self.selections.check_target(found.queues, target)
+        self.service.selections.check_target(found.queues, target)
         return target
 
     def _new(
@@ -204,7 +194,7 @@ class ActionOperations:
             reason=reason,
             seen_at=found.seen_at,
             started_at=self.now(),
-            noted=self.audit.new_name(),
+            noted=self.service.audit.new_name(),
             to_queue=to_queue,
             undo_for=undo_in_seconds if deletes else 0,
             first=found.at,
@@ -222,16 +212,20 @@ class ActionOperations:
             run = self.get(run.id)
         self.hand_over(run)
         if not run.over:
-            self.audit.begin(run.noted, entry_of(run))
-        self.kick()
+            self.service.audit.begin(run.noted, entry_of(run))
+        self.service.work_on_actions()
         return run
+
+    def any_unfinished(self) -> bool:
+        """Return whether an action is running or paused."""
+        return bool(self.store.records("acting", limit=1)[0])
 
     def hand_over(self, run: ActionRun) -> None:
         """Note of its set which tasks *run* has."""
         if run.until is not None:
-            found = self.selections.get(run.set_name)
+            found = self.service.selections.get(run.set_name)
             if found.at < run.until:
-                self.selections.hand_over(found, until=run.until, to_queue=run.to_queue)
+                self.service.selections.hand_over(found, until=run.until, to_queue=run.to_queue)
 
     # -- the record ----------------------------------------------------------------------------
 
@@ -250,7 +244,7 @@ class ActionOperations:
             if wanted is ActionStatus.RUNNING:
                 changed = self._taken_over(changed)
             if self.put(changed):
-                self.kick()
+                self.service.work_on_actions()
                 return self.get(run_id)
 
     def _taken_over(self, run: ActionRun) -> ActionRun:
@@ -259,7 +253,7 @@ class ActionOperations:
         if who.actor_id == run.by_id:
             return run
         begun_by, begun_by_id = run.begun_by or run.by, run.begun_by_id or run.by_id
-        with self.audit.action("resume_action", where={"action": run.id}):
+        with self.service.audit.action("resume_action", where={"action": run.id}):
             return replace(
                 run, by=who.actor, by_id=who.actor_id, begun_by=begun_by, begun_by_id=begun_by_id
             )

@@ -9,28 +9,35 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
-from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, acted, operate, takes_turn
+from headrace.domain.operate import (
+    STATES_BY_ACTION,
+    BulkAction,
+    Unfit,
+    acted,
+    operate,
+    takes_turn,
+)
 from headrace.domain.queue import Queue, turn_kept
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task, TaskSnapshot
 from headrace.domain.undo import Undo, kept
-from headrace.ops.shared.audit import ActionOutcome, Audit, checked_reason
+from headrace.ops.shared.audit import ActionOutcome, checked_reason
 from headrace.ops.shared.leases import note_cancelled
-from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
-from headrace.ops.shared.paging import Cursors
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_dying, note_left
-from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.enqueue import key_holder
-from headrace.ops.tasks.inspect import Inspect
 from headrace.ops.tasks.walks import Walk
-from headrace.store.base import Done, Outcome, Store
+from headrace.store.base import Done, Outcome
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _PAGE: Final = 100
 _LOOKS: Final = 3  # at a task that changes while it is acted on
@@ -89,19 +96,12 @@ class _Job:
     at: datetime | None = None  # the time that tasks are given, when it is not now
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class BulkOperations:
+class BulkOperations(ServicePart):
     """The use case, with what it needs from outside; *patience* is seconds one call may take."""
 
-    store: Store
-    queues: QueueOperations
-    inspect: Inspect
-    audit: Audit
-    now: Callable[[], datetime]
-    cursors: Cursors
-    undos: Undos
-    lines: Lines
-    patience: float = 20.0
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 20.0
 
     def by_ids(
         self,
@@ -123,15 +123,15 @@ class BulkOperations:
         Undos.join(), checked_reason().
         """
         job, why = self._job(queue, action, to_queue, dry_run=dry_run), checked_reason(reason)
-        known = None if undo_id is None else self.undos.join(queue, undo_id)
+        known = None if undo_id is None else self.service.undos.join(queue, undo_id)
         found = self.store.read(ids)
         if dry_run:
             return self._each(job, ids, found, ActionOutcome(0, 0))
         noted = _noted(to_queue)
-        with self.audit.action(
+        with self.service.audit.action(
             action, queue=queue, where=noted, ids=ids, by_parts=True, reason=why
         ) as outcome:
-            undo = known or self.undos.begin(queue, undo_in_seconds, ids=ids)
+            undo = known or self.service.undos.begin(queue, undo_in_seconds, ids=ids)
             job = replace(job, undo=undo)
             return replace(self._each(job, ids, found, outcome), undo=job.undo)
 
@@ -157,18 +157,18 @@ class BulkOperations:
         scope = f"bulk {action} {queue} {to_queue} {where}"
         walk, undo_id = Walk(self.now()), None
         if cursor is not None:
-            *state, undo_id = self.cursors.read(scope, cursor)
+            *state, undo_id = self.service.cursors.read(scope, cursor)
             walk = Walk.read(state)
         check_states(where.states, name="filter.state")
         if dry_run:
             return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
         noted = {**where.fields(), **(_noted(to_queue) or {})}
-        with self.audit.action(
+        with self.service.audit.action(
             action, queue=queue, where=noted, by_parts=True, reason=why
         ) as outcome:
-            undo = self.undos.known(undo_id)
+            undo = self.service.undos.known(undo_id)
             if cursor is None:
-                undo = self.undos.begin(queue, undo_in_seconds)
+                undo = self.service.undos.begin(queue, undo_in_seconds)
             job = replace(job, undo=undo)
             return replace(self._by_filter(job, where, walk, limit, scope, outcome), undo=undo)
 
@@ -230,13 +230,13 @@ class BulkOperations:
         return [results[each.id] for each in seen]
 
     def _job(self, queue: str, action: BulkAction, to_queue: str | None, *, dry_run: bool) -> _Job:
-        source = self.queues.cached(queue)
+        source = self.service.queues.cached(queue)
         if to_queue is None:
             return _Job(source, action, None, dry_run)
         if to_queue == queue:
             message = "to_queue must be another queue"
             raise InvalidRequest(message, errors=(FieldError("to_queue", message),))
-        return _Job(source, action, self.queues.cached(to_queue), dry_run)
+        return _Job(source, action, self.service.queues.cached(to_queue), dry_run)
 
     def _by_filter(
         self,
@@ -253,14 +253,14 @@ class BulkOperations:
         page = _PAGE if limit is None else min(_PAGE, limit)
 
         def visit() -> Iterator[list[Any]]:
-            for task, after in self.inspect.walk(job.queue, taken, walk, page=page):
+            for task, after in self.service.inspect.walk(job.queue, taken, walk, page=page):
                 # A restart would meet again what it has restarted itself.
                 if task is not None and not _came_later(task, walk.as_of):
                     result = self._one(job, task.id, task, partial(_meant_by, taken))
                     _count(result, job, outcome)
                 yield [*after.state(), job.undo and job.undo.id]
 
-        cursor = self.cursors.walk(
+        cursor = self.service.cursors.walk(
             scope, visit(), lambda: outcome.matched == limit or self.now() > until
         )
         return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
@@ -344,9 +344,9 @@ class BulkOperations:
         self, to: Queue, task: Task, plan: Callable[..., Change | Unfit]
     ) -> Change | Unfit:
         """Plan it with the turn of *task* in queue *to*: a new one, unless its place is kept."""
-        if to.strict and self.lines.keeps_place(to, task):
+        if to.strict and self.service.lines.keeps_place(to, task):
             return plan(turn=turn_kept(task))
-        turn = self.lines.take_once(to, task.id, task)
+        turn = self.service.lines.take_once(to, task.id, task)
         change = plan(turn=turn)
         return change if isinstance(change, Unfit) else replace(change, turn=turn)
 

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain import access
 from headrace.domain.access import (
@@ -38,16 +38,19 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import Cursors, Found, seek
+from headrace.ops.shared.paging import Found, seek
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Record, Store, every_record
+from headrace.store.base import Record, every_record
 from headrace.store.call_scope import Caller, calling, during, flat_rate, restricted_to
 from headrace.store.records import keys as key_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.actions import KIND as ACTION
 from headrace.store.records.actions import UNDER_WAY, ActionRun
 from headrace.store.records.keys import end_all
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 
 def admin_named(name: str) -> Principal:
@@ -120,32 +123,26 @@ class _Known:
     read_at: datetime
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class KeyOperations:
+class KeyOperations(ServicePart):
     """The use cases of keys; *cache_seconds* is how old a key as read may be, at most 10.
 
     ``admin_key`` is the deployment's own, None for none; ``admin`` is whoever has it.
     """
 
-    store: Store
-    now: Callable[[], datetime]
-    cursors: Cursors
-    audit: Audit
-    admin_key: str | None = field(default=None, repr=False)
-    cache_seconds: float = 10.0
-    admin: Principal = BOOTSTRAP
-    new_id: Callable[[datetime], str] = new_id
-    new_secret: Callable[[], str] = new_secret
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.admin_key: str | None = service.settings.admin_key
+        self.cache_seconds: float = service.settings.settings_ttl_seconds
+        self.admin: Principal = admin_named(service.settings.admin_name)
+        self.new_id: Callable[[datetime], str] = new_id
+        self.new_secret: Callable[[], str] = new_secret
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._unknown: OrderedDict[str, datetime] = OrderedDict()
+        self._lock: threading.Lock = threading.Lock()
+        self._admin_digest: str = "" if self.admin_key is None else hashed(self.admin_key)
+
     # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
     # not there, or the hash of a whole key that was refused when its record had just been read.
-    _known: OrderedDict[str, _Known] = field(default_factory=OrderedDict)
-    _unknown: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _admin_digest: str = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Hash the deployment's own key; where there is none, no hash is like it."""
-        self._admin_digest = "" if self.admin_key is None else hashed(self.admin_key)
 
     def verify(self, presented: str, *, note_use: bool = True) -> Principal:
         """Return whose key was *presented*.  Raises Unauthenticated.
@@ -216,7 +213,7 @@ class KeyOperations:
         if expires_at is not None:
             granted["expires_at"] = expires_at.isoformat()
         record = key_records.to_record(StoredKey(key, hashed(secret)))
-        with self.audit.action("create_key", where=granted, ids=[key.id]):
+        with self.service.audit.action("create_key", where=granted, ids=[key.id]):
             for _ in range(_TRIES):
                 before = self._name_before(by, name)
                 if self.store.put_records([(record, None), (key_records.name_record(key), before)]):
@@ -236,7 +233,7 @@ class KeyOperations:
         by.require_expiry(stored.key.expires_at)
         secret = f"{stored.key.prefix}_{self.new_secret()}"
         noted = {"name": stored.key.name, "overlap_seconds": overlap.total_seconds()}
-        with self.audit.action("rotate_key", where=noted, ids=[key_id]):
+        with self.service.audit.action("rotate_key", where=noted, ids=[key_id]):
             for _ in range(_TRIES):
                 now = self.now()
                 if stored.key.expired(now):
@@ -269,7 +266,14 @@ class KeyOperations:
             return key if listed and where.means(key, now) else None
 
         return seek(
-            self.store, kind, own, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+            self.store,
+            kind,
+            own,
+            self.service.cursors,
+            scope,
+            limit=limit,
+            cursor=cursor,
+            now=self.now,
         )
 
     def get(self, by: Principal, key_id: str) -> ShownKey:
@@ -317,7 +321,9 @@ class KeyOperations:
         queues is not told which.
         """
         key = self.get(by, key_id)
-        with self.audit.action("revoke_key", where={"name": key.name}, ids=[key_id]) as done:
+        with self.service.audit.action(
+            "revoke_key", where={"name": key.name}, ids=[key_id]
+        ) as done:
             self.store.renew_record(key_records.revoked_record(key, self.now()))
             done.changed = int(self.store.drop_record(key_records.KIND, key_id))
         self._forget(key_id)

@@ -3,17 +3,16 @@
 What would take a look at every task is left to the list of one queue, which says how far it is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from headrace.domain.access import Permission, Principal, as_seen_by
 from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.shared.service_part import ServicePart
 
 QUEUES: Final = 100
 """The most queues of one search."""
@@ -35,13 +34,8 @@ class FoundTasks:
     left: tuple[str, ...] = ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Search:
+class Search(ServicePart):
     """The use case, with what it needs from outside."""
-
-    inspect: Inspect
-    queues: QueueOperations
-    now: Callable[[], datetime]
 
     def across(self, by: Principal, where: TaskFilter, *, limit: int = 50) -> FoundTasks:
         """Return up to *limit* tasks of *by*'s queues that *where* means.
@@ -49,22 +43,24 @@ class Search:
         Raises InvalidRequest for a word that is no state.
         """
         by.require(Permission.LIST)
-        ids = self.inspect.known_ids(where)
+        ids = self.service.inspect.known_ids(where)
         if ids is not None:
             found = list(self._of_ids(by, where, ids, limit))
             return FoundTasks(tuple(found[:limit]), len(found) > limit)
-        page = visibility.queues(self.queues, by, limit=QUEUES)
+        page = visibility.queues(self.service.queues, by, limit=QUEUES)
         until = self.now() + _LOOKS_FOR
         tasks: list[Task] = []
         left: list[str] = []
         more = page.cursor is not None
         for queue in page.shown:
-            if self.now() > until or not (where.id_prefix or self.inspect.knows(queue, where)):
+            if self.now() > until or not (
+                where.id_prefix or self.service.inspect.knows(queue, where)
+            ):
                 left.append(queue.name)
                 continue
             if len(tasks) > limit:  # there is more than is shown, whatever the rest has
                 continue
-            listed = self.inspect.list(queue.name, where, limit=limit, look_at=_LOOKS_AT)
+            listed = self.service.inspect.list(queue.name, where, limit=limit, look_at=_LOOKS_AT)
             tasks += [as_seen_by(by, task) for task in listed.tasks]
             if where.id_prefix and listed.cursor is not None and len(listed.tasks) < limit:
                 left.append(queue.name)
@@ -79,7 +75,7 @@ class Search:
         spans, now, number = where.spans(self.now()), self.now(), 0
         for start in range(0, len(ids), _READ):
             some = ids[start : start + _READ]
-            found = self.inspect.read(some, where)
+            found = self.service.inspect.read(some, where)
             for task_id in some:
                 task = found.get(task_id)
                 if task is None or task.hidden(now) or not by.covers(task.queue):

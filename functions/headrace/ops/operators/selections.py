@@ -11,8 +11,8 @@ twice does nothing twice, and writes down how far it came every few tasks.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Final, TypeAlias
 
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
@@ -20,11 +20,16 @@ from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.task import Task, TaskSnapshot, came_after
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.walks import Walk
-from headrace.store.base import Record, Store
-from headrace.store.records.selections import KEPT, KIND, TaskSelection, from_record, to_record
+from headrace.store.base import Record
+from headrace.store.records.selections import (
+    KEPT,
+    KIND,
+    TaskSelection,
+    from_record,
+    to_record,
+)
 
 SNAPSHOTS: Final = "sightings"
 SAMPLES: Final = 5
@@ -46,14 +51,8 @@ def _anyone(_found: TaskSelection) -> None:
     """Let it be whoever it is."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Selections:
+class Selections(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    queues: QueueOperations
-    inspect: Inspect
-    now: Callable[[], datetime]
 
     def look(
         self,
@@ -76,7 +75,7 @@ class Selections:
             raise InvalidRequest.of("queue", f"must name 1 to {QUEUES} queues")
         check_states(where.states)
         for queue in queues:
-            self.queues.cached(queue)
+            self.service.queues.cached(queue)
         now = self.now()
         meant = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[action])))
         if to_queue is not None:
@@ -92,7 +91,7 @@ class Selections:
             raise InvalidRequest.of("to_queue", "is needed")
         if to_queue in queues:
             raise InvalidRequest.of("to_queue", "must be another queue")
-        self.queues.cached(to_queue)
+        self.service.queues.cached(to_queue)
 
     def get(self, name: str, *, check: Check = _anyone) -> TaskSelection:
         """Return a set.  Raises NotFound when there is none, or no longer, and as *check* does."""
@@ -167,11 +166,11 @@ class Selections:
         """Look from queue to queue, and yield how far that is after each."""
         until = at.looked_at + _LOOKS
         while at.looking and at.looked_at < until:
-            queue = self.queues.cached(at.queues[at.queue])
+            queue = self.service.queues.cached(at.queues[at.queue])
             walk = Walk.read(at.walk) if at.walk else Walk(at.seen_at)
             seen: dict[str, Task] = {}
             over = True
-            for task, walk in self.inspect.walk(queue, at.where, walk, page=100):  # noqa: B020  on and on
+            for task, walk in self.service.inspect.walk(queue, at.where, walk, page=100):  # noqa: B020  on and on
                 if task is not None and self._takes(at, task):
                     seen[task.id] = task
                 if at.looked_at + walk.looked_at >= until:
@@ -187,7 +186,7 @@ class Selections:
             yield at
 
     def _takes(self, at: TaskSelection, task: Task) -> bool:
-        queue = self.queues.cached(task.queue)
+        queue = self.service.queues.cached(task.queue)
         # Where a move goes is said later, and what it takes does not hang on it.
         plan = operate(at.action, task, queue, target=queue, now=self.now())
         return not isinstance(plan, Unfit) and not came_after(task, at.seen_at)

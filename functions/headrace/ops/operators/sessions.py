@@ -14,15 +14,15 @@ import ipaddress
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.access import NOBODY, Principal, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
-from headrace.ops.operators.keys import KeyOperations, acting
-from headrace.ops.shared.audit import Audit
-from headrace.store.base import Record, Store
+from headrace.ops.operators.keys import acting
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record
 from headrace.store.call_scope import Caller, calling
 from headrace.store.records.keys import (
     LASTS,
@@ -32,6 +32,10 @@ from headrace.store.records.keys import (
     session_of,
     session_record,
 )
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _ATTEMPTS: Final = "attempts"
 _FORMS: Final = "form"  # those that were sent, of the kind that may be sent once
@@ -43,13 +47,8 @@ _TRIES: Final = 10
 _NETWORK_BITS: Final = 64  # of an IPv6 address: what one subscriber is given
 
 
-@dataclass(frozen=True, slots=True)
-class Attempts:
+class Attempts(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    now: Callable[[], datetime]
-    keys: KeyOperations
 
     def verify(self, presented: str, *, source: str) -> Principal:
         """Return whose key was *presented* from the address *source*.
@@ -60,7 +59,7 @@ class Attempts:
         name = source_of(source)
         self._count(name, -1)
         try:
-            principal = self.keys.verify(presented)
+            principal = self.service.keys.verify(presented)
         except Unauthenticated:
             raise
         except BaseException:
@@ -117,16 +116,12 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(16)
 
 
-@dataclass(frozen=True, slots=True)
-class Sessions:
+class Sessions(ServicePart):
     """The use case, with what it needs from outside."""
 
-    store: Store
-    now: Callable[[], datetime]
-    keys: KeyOperations
-    attempts: Attempts
-    audit: Audit
-    new_nonce: Callable[[], str] = new_nonce
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_nonce: Callable[[], str] = new_nonce
 
     def sign_in(self, presented: str, *, source: str, request_id: str | None = None) -> Session:
         """Begin a session with the key that was *presented* from the address *source*.
@@ -136,18 +131,18 @@ class Sessions:
         """
         where = {"source": source}
         try:
-            principal = self.attempts.verify(presented, source=source)
+            principal = self.service.attempts.verify(presented, source=source)
         except Unauthenticated:
             claimed = id_in(presented)
             with calling(Caller(NOBODY, request_id)):
                 ids = [claimed] if claimed else None
-                self.audit.note("refuse_sign_in", where=where, ids=ids, changed=0)
+                self.service.audit.note("refuse_sign_in", where=where, ids=ids, changed=0)
             raise
         now = self.now()
         session = Session(principal.key_id, self.new_nonce(), now + LASTS, now, principal.digest)
         self.store.put_record(session_record(session), replaces=None)
         with acting(principal, request_id=request_id):
-            self.audit.note("sign_in", where=where)
+            self.service.audit.note("sign_in", where=where)
         return session
 
     def resume(self, key_id: str, nonce: str, *, active: bool) -> tuple[Session, Principal]:
@@ -160,7 +155,7 @@ class Sessions:
         if record is None or session_of(record).over(now):
             raise Unauthenticated("the session is over: sign in again")
         session = session_of(record)
-        principal = self.keys.known(key_id, session.digest)
+        principal = self.service.keys.known(key_id, session.digest)
         if active and now - session.seen_at >= _SEEN_NOTED_EVERY:
             seen = replace(session, seen_at=now, version=session.version + 1)
             # Of several pages at once one notes it, and a session that was ended stays so.
@@ -176,4 +171,4 @@ class Sessions:
     def sign_out(self, session: Session) -> None:
         """End a session; the audit knows by whom."""
         if self.store.drop_record(SESSIONS, session.name):
-            self.audit.note("sign_out")
+            self.service.audit.note("sign_out")

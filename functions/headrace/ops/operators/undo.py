@@ -5,9 +5,9 @@ which does nothing twice.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Final
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import NotFound
@@ -17,14 +17,14 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
 from headrace.domain.undo import BACK_ALREADY, Undo, takes_place, undelete
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
-from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.lines import Lines
-from headrace.ops.shared.paging import Cursors
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_unused
-from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.enqueue import key_holder
-from headrace.store.base import Done, Position, Store
+from headrace.store.base import Done, Position
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _PAGE: Final = 100
 _MOST: Final = 1_000  # tasks that one call restores
@@ -32,19 +32,12 @@ _LOOKS: Final = 3  # at a task whose key changes hands
 _RESTORED: Final = "RESTORED"
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Undoing:
+class Undoing(ServicePart):
     """The use case, with what it needs from outside; *patience* is seconds one call may take."""
 
-    store: Store
-    queues: QueueOperations
-    undos: Undos
-    audit: Audit
-    now: Callable[[], datetime]
-    cursors: Cursors
-    lines: Lines
-    give_up: Callable[[str], None] = lambda _: None
-    patience: float = 20.0
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 20.0
 
     def undo(
         self,
@@ -59,24 +52,24 @@ class Undoing:
         Raises NotFound for an undo that is not known, or over, and where the queue was deleted
         since; InvalidRequest for a forged cursor.
         """
-        found = self.undos.find(undo_id)
+        found = self.service.undos.find(undo_id)
         if found is None:
             message = f"there is no undo {undo_id[:64]}, or it is over"
             raise NotFound(message)
         undo, ids = found
         check(undo.queue)
-        queue = self.queues.get(undo.queue)
+        queue = self.service.queues.get(undo.queue)
         if queue.created_at > undo.at:
             message = f"queue {queue.name} was deleted since, and its tasks with it"
             raise NotFound(message)
         if ids is None:
-            self.queues.jobs.give_up(undo.id)
-            self.give_up(undo.id)
+            self.service.jobs.give_up(undo.id)
+            self.service.actions.give_up(undo.id)
         scope = f"undo {undo_id}"
-        start = None if cursor is None else self.cursors.read(scope, cursor)
+        start = None if cursor is None else self.service.cursors.read(scope, cursor)
         results: list[BulkOutcome] = []
         until = self.now() + timedelta(seconds=self.patience)
-        with self.audit.action(
+        with self.service.audit.action(
             "undo", queue=queue.name, where={"undo": undo_id}, by_parts=True
         ) as outcome:
             if ids is None:
@@ -85,7 +78,7 @@ class Undoing:
                 positions = iter(())
                 results += self._named(queue, undo, ids)
             try:
-                after = self.cursors.walk(
+                after = self.service.cursors.walk(
                     scope, positions, lambda: len(results) >= _MOST or self.now() > until
                 )
             finally:
@@ -95,12 +88,12 @@ class Undoing:
 
     def remains(self, undo_id: str) -> bool:
         """Tell whether *undo_id* still has tasks that it could bring back."""
-        found = self.undos.find(undo_id)
+        found = self.service.undos.find(undo_id)
         if found is None:
             return False
         undo, ids = found
         try:
-            queue = self.queues.cached(undo.queue)
+            queue = self.service.queues.cached(undo.queue)
         except NotFound:
             return False
         if queue.created_at > undo.at:
@@ -149,7 +142,7 @@ class Undoing:
         """Bring one task back, unless its key is held or its retention over."""
         if not takes_place(task, queue):
             return self._brought(queue, task, None)
-        turn = self.lines.take_once(queue, task.id, task)
+        turn = self.service.lines.take_once(queue, task.id, task)
         result = self._brought(queue, task, turn)
         if result.outcome != _RESTORED:
             note_unused(self.store, queue.name, [(task.id, turn)])

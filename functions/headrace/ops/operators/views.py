@@ -5,7 +5,7 @@ that can be searched.  Views of these are shared by keys for the same queues: a 
 others are not to know.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
@@ -16,8 +16,8 @@ from headrace.domain.access import Principal
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.list_query import ListLanguage
 from headrace.ops.operators.list_queries import LANGUAGES
-from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Record, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record
 
 KIND: Final = "view"
 _MARK: Final = "@"
@@ -38,13 +38,8 @@ class SavedView:
     saved_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class SavedViews:
+class SavedViews(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
 
     def of(self, place: str) -> Sequence[SavedView]:
         """Return the views of *place*, by name."""
@@ -59,7 +54,7 @@ class SavedViews:
         """
         language = _language(place)
         if language is None:
-            self.queues.get(place)
+            self.service.queues.get(place)
         if fault := limits.text_fault(name, limits.VIEW_NAME_BYTES[1], limits.VIEW_NAME_BYTES[0]):
             raise InvalidRequest.of("name", fault)
         reads = query.read if language is None else language.read

@@ -273,7 +273,7 @@ def queues(
     by.require(Permission.READ)
     if by.everywhere and not where.terms:
         return all_queues.list(prefix=prefix, limit=limit, cursor=cursor)
-    cursors, now = all_queues.cursors, all_queues.now()
+    cursors, now = all_queues.service.cursors, all_queues.now()
     scope = f"queues {prefix} of {by.patterns} {where.text}"
 
     def meant(record: Record) -> Record | None:

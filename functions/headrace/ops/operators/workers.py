@@ -5,9 +5,8 @@ next heartbeat brings back.  Both cost one write and no read; a heartbeat reads 
 first where a key for some queues gives it, or where it leaves out when its process began.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from headrace.domain import access
@@ -16,9 +15,9 @@ from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.task import State, Task
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
-from headrace.ops.shared.audit import Audit
-from headrace.ops.shared.paging import Cursors, Found, seek
-from headrace.store.base import Record, Store
+from headrace.ops.shared.paging import Found, seek
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record
 from headrace.store.call_scope import flat_rate
 from headrace.store.records.workers import KIND, from_record, note_of, to_record
 
@@ -26,14 +25,8 @@ _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOperations:
+class WorkerOperations(ServicePart):
     """The use cases of workers, with what they need from outside."""
-
-    store: Store
-    now: Callable[[], datetime]
-    cursors: Cursors
-    audit: Audit
 
     def alive(
         self, by: Principal, heartbeat: WorkerHeartbeat, *, goes_on: bool = False
@@ -80,7 +73,14 @@ class WorkerOperations:
             return known if known and where.means(known, now) else None
 
         return seek(
-            self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+            self.store,
+            KIND,
+            seen,
+            self.service.cursors,
+            scope,
+            limit=limit,
+            cursor=cursor,
+            now=self.now,
         )
 
     def remembered(
@@ -100,7 +100,14 @@ class WorkerOperations:
             return worker if worker and where.means(worker, now) else None
 
         return seek(
-            self.store, KIND, seen, self.cursors, scope, limit=limit, cursor=cursor, now=self.now
+            self.store,
+            KIND,
+            seen,
+            self.service.cursors,
+            scope,
+            limit=limit,
+            cursor=cursor,
+            now=self.now,
         )
 
     def one(self, by: Principal, name: str) -> LiveWorker:
@@ -156,7 +163,7 @@ class WorkerOperations:
         only = queues[0] if len(queues) == 1 else None
         where = {"queues": [*queues]}
         action = f"{command}_worker"
-        with self.audit.action(action, queue=only, where=where, ids=[name]) as outcome:
+        with self.service.audit.action(action, queue=only, where=where, ids=[name]) as outcome:
             for _ in range(_LOOKS):
                 if worker.command in (command, Command.STOP):
                     outcome.changed = 0

@@ -9,7 +9,7 @@ behind at the end of a minute, and then the next check sees it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
@@ -25,11 +25,9 @@ from headrace.domain.queue import AlertSettings, Queue
 from headrace.domain.task import State
 from headrace.domain.transitions import Event
 from headrace.ops.shared.lanes import oldest_ready
-from headrace.ops.shared.lines import Lines
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Record, Store, every_record
+from headrace.store.base import Record, every_record
 from headrace.store.records import alerts as alert_records
 from headrace.store.records import workers as worker_records
 from headrace.store.records.queues import ALERTS
@@ -56,16 +54,8 @@ class EventCounts(Protocol):
     ) -> Iterable[tuple[int, EventNumbers]]: ...
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Alerts:
+class Alerts(ServicePart):
     """Checks queues and reports alerts."""
-
-    store: Store
-    queues: QueueOperations
-    counters: EventCounts
-    group_lines: Callable[[], Lines]
-    now: Callable[[], datetime]
-    ids: DerivedIds
 
     def begin_pass(self) -> "AlertPass":
         """Return a pass over any number of queues at about this moment."""
@@ -103,14 +93,17 @@ class Alerts:
         if not events or settings.queue is None or queue.alerts_since is None:
             return []
         try:
-            target = self.queues.cached(settings.queue)
+            target = self.service.queues.cached(settings.queue)
         except NotFound:
             _log.warning("The queue for alerts of queue %s does not exist", queue.name)
             return []
         now, epoch = self.now(), queue.alerts_since
         new = [TaskSpec(payload(queue.name, event, now)) for event in events]
-        ids = [self.ids.task_id(epoch, *event.facts(queue.name, epoch)) for event in events]
-        turns = self.group_lines().take_for(target, new, ids, now)
+        ids = [
+            self.service.derived_ids.task_id(epoch, *event.facts(queue.name, epoch))
+            for event in events
+        ]
+        turns = self.service.lines.take_for(target, new, ids, now)
         existing = {**self.store.spent(ids), **self.store.read(ids, payload=False)}
         reports: list[Change] = []
         for place, task_id in enumerate(ids):
@@ -152,7 +145,7 @@ class AlertPass:
     def check(self, name: str) -> None:
         """Check one queue and report what has changed.  Raises Unavailable."""
         try:
-            queue = self.alerts.queues.get(name)
+            queue = self.alerts.service.queues.get(name)
         except NotFound:
             return
         settings = queue.settings.alerts
@@ -181,7 +174,7 @@ class AlertPass:
 
     def _recent_events(self, queue: str, now: datetime) -> tuple[int, int]:
         """Return the deaths of the worse of the last two whole minutes, and recent deliveries."""
-        counters = self.alerts.counters
+        counters = self.alerts.service.counters
         if self._buffers is None:
             self._buffers = counters.buffers()
         last = micros_of(now) // MINUTE - 1

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import InvalidRequest, NotFound
@@ -16,13 +17,16 @@ from headrace.domain.queue import Queue
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
 from headrace.domain.task import Task
 from headrace.domain.ticks import cron_ticks, ticks, zone
-from headrace.ops.scheduling.ticking import Ticking
-from headrace.ops.shared.audit import Audit
+from headrace.ops.scheduling.cron import read_cron
 from headrace.ops.shared.paging import Found, seek, text_of_record
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
-from headrace.store.base import Record, Store
+from headrace.store.base import Record
 from headrace.store.call_scope import caller
 from headrace.store.records import schedules as schedule_records
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +50,12 @@ class LastRun:
     task: Task | None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Schedules:
+class Schedules(ServicePart):
     """The use cases, with what they need from outside."""
 
-    store: Store
-    ticking: Ticking
-    audit: Audit
-    now: Callable[[], datetime]
-    new_edition: Callable[[], str] = new_request_token
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_edition: Callable[[], str] = new_request_token
 
     def put(self, queue: str, name: str, settings: ScheduleSettings) -> Seen:
         """Make or replace a schedule, and enqueue what is near.
@@ -63,12 +64,12 @@ class Schedules:
         nothing.  Raises NotFound for the queue and InvalidRequest naming the field; one that never
         runs again is refused unless it is a schedule of just these times already.
         """
-        owner = self.ticking.queues.get(queue)
+        owner = self.service.queues.get(queue)
         if not NAME_RE.fullmatch(name):
             raise InvalidRequest.of("name", pattern_in_words(NAME))
         self._check(settings, owner, name)
         key = schedule_records.key(queue, name)
-        with self.audit.action("put_schedule", queue=queue, where={"schedule": name}):
+        with self.service.audit.action("put_schedule", queue=queue, where={"schedule": name}):
             while True:
                 record = self.store.record(schedule_records.KIND, key)
                 old = None if record is None else schedule_records.from_record(record)
@@ -79,13 +80,13 @@ class Schedules:
                 version = old.version if old is not None else None
                 if self.store.put_record(schedule_records.to_record(new), replaces=version):
                     break
-            self.ticking.advance(key, since=since)
-        return self._seen(new, self.ticking.progress(key))
+            self.service.ticking.advance(key, since=since)
+        return self._seen(new, self.service.ticking.progress(key))
 
     def get(self, queue: str, name: str) -> Seen:
         """Return a schedule.  Raises NotFound."""
         key = schedule_records.key(queue, name)
-        return self._seen(self._stored(queue, name), self.ticking.progress(key))
+        return self._seen(self._stored(queue, name), self.service.ticking.progress(key))
 
     def page(
         self, queue: Queue, *, limit: int, cursor: str | None = None, short: bool = False
@@ -103,7 +104,7 @@ class Schedules:
             self.store,
             schedule_records.KIND,
             own,
-            self.ticking.queues.cursors,
+            self.service.cursors,
             f"schedules of {queue.name}",
             limit=limit,
             cursor=cursor,
@@ -114,7 +115,7 @@ class Schedules:
         shown: list[Seen] = []
         for one in found.shown:
             key = schedule_records.key(one.queue, one.name)
-            shown.append(self._seen(one, None if short else self.ticking.progress(key)))
+            shown.append(self._seen(one, None if short else self.service.ticking.progress(key)))
         return Found(tuple(shown), found.cursor)
 
     def of_queue(self, queue: Queue) -> list[Seen]:
@@ -142,7 +143,7 @@ class Schedules:
         if "task" in where.named and not by.may(Permission.DETAILS):
             message = "names a task, which payloads say, and those are not shown to this key"
             raise InvalidRequest.of(FIELD, message)
-        cursors, now = self.ticking.queues.cursors, self.now()
+        cursors, now = self.service.cursors, self.now()
         scope = f"schedules of {by.patterns} {where.text}"
 
         def own(record: Record) -> Schedule | None:
@@ -160,7 +161,7 @@ class Schedules:
         Empty for one that cannot be read any more.
         """
         with suppress(InvalidRequest):
-            return tuple(islice(ticks(schedule, self.ticking.read_cron, self.now()), count))
+            return tuple(islice(ticks(schedule, read_cron, self.now()), count))
         return ()
 
     def preview(
@@ -170,21 +171,23 @@ class Schedules:
 
         Raises as put() does.
         """
-        owner = self.ticking.queues.get(queue)
+        owner = self.service.queues.get(queue)
         self._check(settings, owner, name)
         return self.coming(self._next(self._old(owner, name), owner, name, settings), count)
 
     def last_run(self, schedule: Schedule) -> LastRun | None:
         """Return the latest run with its outcome; None when there was none yet."""
         now = self.now()
-        progress = self.ticking.progress(schedule_records.key(schedule.queue, schedule.name))
+        progress = self.service.ticking.progress(
+            schedule_records.key(schedule.queue, schedule.name)
+        )
         at = progress.last_run_at(now) if progress else None
         if progress is None or at is None:
             return None
         by_hand = at == progress.ran_at and not progress.has(at)
         made = progress.ran_id
         if not by_hand:
-            made = self.ticking.tasks.task_id(schedule.queue, schedule.name, at, progress)
+            made = self.service.tick_tasks.task_id(schedule.queue, schedule.name, at, progress)
         task = self.store.read([made], payload=False).get(made) if made else None
         if task is not None and (task.queue != schedule.queue or task.hidden(now)):
             task = None  # moved on to a queue that may be somebody else's, or past its retention
@@ -194,26 +197,30 @@ class Schedules:
         """Remove a schedule and its tasks that are not due yet.  Raises NotFound."""
         self._stored(queue, name)
         key = schedule_records.key(queue, name)
-        with self.audit.action("delete_schedule", queue=queue, where={"schedule": name}):
+        with self.service.audit.action("delete_schedule", queue=queue, where={"schedule": name}):
             self.store.drop_record(schedule_records.KIND, key)
-            self.ticking.settle(key)
+            self.service.ticking.settle(key)
 
     def run(self, queue: str, name: str) -> EnqueueResult:
         """Enqueue one task of a schedule now, paused or not.  Raises NotFound."""
         schedule = self._stored(queue, name)
-        target = schedule.target(self.ticking.queues.get(queue))
+        target = schedule.target(self.service.queues.get(queue))
         now = self.now()
-        with self.audit.action("run_schedule", queue=queue, where={"schedule": name}) as outcome:
-            result = self.ticking.tasks.create(target, schedule.new_task(by_hand=True), due_at=now)
+        with self.service.audit.action(
+            "run_schedule", queue=queue, where={"schedule": name}
+        ) as outcome:
+            result = self.service.tick_tasks.create(
+                target, schedule.new_task(by_hand=True), due_at=now
+            )
             created = result.outcome is EnqueueOutcome.CREATED
             outcome.changed = int(created)
             if created:
-                self.ticking.note_run(schedule_records.key(queue, name), now, result.id)
+                self.service.ticking.note_run(schedule_records.key(queue, name), now, result.id)
         return result
 
     def _living(self, schedules: Sequence[Schedule]) -> tuple[Schedule, ...]:
         """Leave out those of queues that were deleted; theirs go a moment later."""
-        owners = {each.queue: self.ticking.queue_of(each) for each in schedules}
+        owners = {each.queue: self.service.ticking.queue_of(each) for each in schedules}
         return tuple(
             each
             for each in schedules
@@ -221,7 +228,7 @@ class Schedules:
         )
 
     def _stored(self, queue: str, name: str) -> Schedule:
-        owner = self.ticking.queues.get(queue)
+        owner = self.service.queues.get(queue)
         schedule = self._old(owner, name) if NAME_RE.fullmatch(name) else None
         if schedule is None or schedule.queue_created_at != owner.created_at:
             raise NotFound(f"queue {queue} has no schedule {name[:128]}")
@@ -240,7 +247,7 @@ class Schedules:
             raise InvalidRequest.of("queue", why)
         place = zone(settings.timezone)
         if settings.cron is not None:
-            cron = self.ticking.read_cron(settings.cron)
+            cron = read_cron(settings.cron)
             over = next(cron_ticks(cron, place, self.now()), None) is None
             if over and not self._has_times(owner, name, settings):
                 raise InvalidRequest.of("cron", "never runs again; fifty years were looked at")
@@ -283,7 +290,7 @@ class Schedules:
         next_run_at = None
         if not schedule.settings.paused:
             with suppress(InvalidRequest):  # it could be read when it was made
-                next_run_at = next(ticks(schedule, self.ticking.read_cron, now), None)
+                next_run_at = next(ticks(schedule, read_cron, now), None)
         return Seen(schedule, next_run_at, progress.last_run_at(now) if progress else None)
 
 

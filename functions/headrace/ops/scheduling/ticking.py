@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, KeyLock
@@ -27,10 +27,10 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
 from headrace.domain.task import Missed, State, Task
-from headrace.domain.ticks import ReadCron, ticks
+from headrace.domain.ticks import ticks
+from headrace.ops.scheduling.cron import read_cron
 from headrace.ops.shared.observed import commit
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.stack_secret import StackSecret
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.enqueue import (
     EnqueueOutcome,
     EnqueueResult,
@@ -43,6 +43,10 @@ from headrace.store.base import Done, Refused, Store, every_record
 from headrace.store.call_scope import draw_task_id
 from headrace.store.records import readable
 from headrace.store.records import schedules as schedule_records
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 _TOGETHER: Final = 24  # tasks of one transaction
@@ -83,20 +87,17 @@ class At:
         return replace(self, text=str(lock.value), progress=progress), lock
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class TickTasks:
+class TickTasks(ServicePart):
     """The use case, with what it needs from outside."""
 
-    store: Store
-    now: Callable[[], datetime]
-    read_cron: ReadCron
-    secret: StackSecret
-    new_token: Callable[[], str] = new_request_token
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_token: Callable[[], str] = new_request_token
 
     def task_id(self, queue: str, name: str, tick: datetime, progress: Progress) -> str:
         """Return the id of the task that a tick made, or would make."""
         other = progress.other_ids.get(tick)
-        return other or tick_id(self.secret.value(), queue, name, tick)
+        return other or tick_id(self.service.derived_ids.secret.value(), queue, name, tick)
 
     def enqueue(self, schedule: Schedule, queue: Queue, at: At, wanted: Sequence[datetime]) -> int:
         """Enqueue ticks, as many at a time as a transaction takes; return how many were new.
@@ -107,7 +108,7 @@ class TickTasks:
         target, new, made = schedule.target(queue), schedule.new_task(), 0
 
         def following(tick: datetime) -> datetime | None:
-            return next(ticks(schedule, self.read_cron, tick), None)
+            return next(ticks(schedule, read_cron, tick), None)
 
         size = max(1, min(_TOGETHER, limits.SPAWNED_BYTES // limits.utf8_bytes(new.payload)))
         for start in range(0, len(wanted), size):
@@ -137,7 +138,9 @@ class TickTasks:
         """
         new = schedule.new_task()
         for number in range(_LOOKS):
-            task_id = tick_id(self.secret.value(), schedule.queue, schedule.name, tick, number)
+            task_id = tick_id(
+                self.service.derived_ids.secret.value(), schedule.queue, schedule.name, tick, number
+            )
             then, fence = at.moved([tick], following, {tick: task_id} if number else None)
             result = self.create(queue, replace(new, id=task_id), due_at=tick, fence=fence)
             if result.outcome is EnqueueOutcome.DUPLICATE:
@@ -224,7 +227,12 @@ class TickTasks:
         births = [
             self._birth(
                 queue,
-                replace(new, id=tick_id(self.secret.value(), schedule.queue, schedule.name, tick)),
+                replace(
+                    new,
+                    id=tick_id(
+                        self.service.derived_ids.secret.value(), schedule.queue, schedule.name, tick
+                    ),
+                ),
                 due_at=tick,
                 now=now,
             )
@@ -295,15 +303,8 @@ class Ticked:
     unreadable: int = 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Ticking:
+class Ticking(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    queues: QueueOperations
-    tasks: TickTasks
-    now: Callable[[], datetime]
-    read_cron: ReadCron
 
     def run(self) -> Ticked:
         """Look at every schedule once; the most urgent ones go first.
@@ -357,7 +358,9 @@ class Ticking:
             if queue is None:
                 return 0
             try:
-                return self.tasks.enqueue(schedule, queue, At(name, text, progress, now), wanted)
+                return self.service.tick_tasks.enqueue(
+                    schedule, queue, At(name, text, progress, now), wanted
+                )
             except OvertakenError:
                 continue
         raise _busy(name)
@@ -375,7 +378,9 @@ class Ticking:
             now = self.now()
             try:
                 if text is not None and progress is not None:
-                    text, progress = self.tasks.take_back(At(name, text, progress, now))
+                    text, progress = self.service.tick_tasks.take_back(
+                        At(name, text, progress, now)
+                    )
                 then = None if schedule is None else schedule.takes_over(progress, now)
                 move(self.store, schedule_records.progress_lock(name, then, expects=text))
             except OvertakenError:
@@ -403,9 +408,9 @@ class Ticking:
     def queue_of(self, schedule: Schedule) -> Queue | None:
         """Return the queue of a schedule; None when that was deleted, be there another since."""
         try:
-            queue = self.queues.cached(schedule.queue)
+            queue = self.service.queues.cached(schedule.queue)
             if queue.created_at != schedule.queue_created_at:
-                queue = self.queues.get(schedule.queue)
+                queue = self.service.queues.get(schedule.queue)
         except NotFound:
             return None
         return queue if queue.created_at == schedule.queue_created_at else None
@@ -427,7 +432,7 @@ class Ticking:
     ) -> list[datetime]:
         if schedule.settings.paused:
             return []
-        ticks_after = partial(ticks, schedule, self.read_cron)
+        ticks_after = partial(ticks, schedule, read_cron)
         look_from = since or schedule.look_from(progress, now, ticks_after)
         return progress.wanted(
             ticks_after(look_from),

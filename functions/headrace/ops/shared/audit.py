@@ -4,7 +4,7 @@ Which settings of a queue a change has changed, as the audit keeps them: no secr
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
@@ -17,9 +17,10 @@ from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
 from headrace.domain.queue import QueueSettings
-from headrace.ops.shared.paging import Cursors, Found
+from headrace.ops.shared.paging import Found
+from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Record, Store
+from headrace.store.base import Record
 from headrace.store.call_scope import caller
 from headrace.store.records import body_of
 
@@ -120,13 +121,8 @@ class AuditFilter:
         )
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Audit:
+class Audit(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    now: Callable[[], datetime]
-    cursors: Cursors
 
     @contextmanager
     def action(
@@ -230,7 +226,7 @@ class Audit:
         """
         where.check_span()
         scope = f"audit {where}"
-        after = self.cursors.read(scope, cursor) if cursor else ""
+        after = self.service.cursors.read(scope, cursor) if cursor else ""
         if where.before is not None and not after:
             after = _countdown(where.before)
         began = self.now()
@@ -248,14 +244,14 @@ class Audit:
                     return Found(tuple(entries), None)
                 if where.means(entry):
                     if not room.takes(_text(entry), besides=_ENTRY) and entries:
-                        return Found(tuple(entries), self.cursors.write(scope, before))
+                        return Found(tuple(entries), self.service.cursors.write(scope, before))
                     entries.append(entry)
                 if len(entries) == limit or looked_at == _LOOKED_AT:
-                    return Found(tuple(entries), self.cursors.write(scope, after))
+                    return Found(tuple(entries), self.service.cursors.write(scope, after))
             if not more:
                 return Found(tuple(entries), None)
             if self.now() >= began + _LOOKS_FOR:
-                return Found(tuple(entries), self.cursors.write(scope, after))
+                return Found(tuple(entries), self.service.cursors.write(scope, after))
 
 
 _ENTRY_FIELDS: Final = frozenset(one.name for one in fields(AuditRecord))

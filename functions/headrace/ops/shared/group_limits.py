@@ -9,11 +9,11 @@ there by somebody who died: it is handed out in place of the one that found it t
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.fairness import LINE_KEPT, line_name
@@ -22,8 +22,13 @@ from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_tak
 from headrace.domain.task import State, Task
 from headrace.ops.shared.lanes import with_due_times
 from headrace.ops.shared.lines import group_lines
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Done, Outcome, Store
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 BLOCKED_FOR: Final = timedelta(seconds=1)
 BLOCKED_WHERE_CHEAP_FOR: Final = timedelta(seconds=0.25)
@@ -58,16 +63,15 @@ class _Standings:
         )
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class GroupLimits:
+class GroupLimits(ServicePart):
     """The use case, with what it needs from outside."""
 
-    store: Store
-    now: Callable[[], datetime]
-    _blocked: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
-    _over: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)
-    _waiting: OrderedDict[tuple[str, str], datetime] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self._blocked: OrderedDict[tuple[str, str], datetime] = OrderedDict()
+        self._over: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, str], datetime] = OrderedDict()
+        self._lock: threading.Lock = threading.Lock()
 
     def take(
         self,

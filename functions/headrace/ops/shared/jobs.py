@@ -4,15 +4,20 @@ The call that begins a job works on it first; the reaper resumes it until it is 
 processes may work on one job at the same time: a page that is done twice changes nothing.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.ops.shared.audit import ActionOutcome, Audit
-from headrace.store.base import Store, every_record
+from headrace.ops.shared.audit import ActionOutcome
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import every_record
 from headrace.store.records import readable
 from headrace.store.records.jobs import KIND, Job
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _PAGE: Final = 250
 _SAVED_EVERY: Final = timedelta(seconds=2)  # where pages change nothing
@@ -31,14 +36,12 @@ class JobVisitor(Protocol):
         """Return when to visit all tasks once more after a complete round; None ends the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Jobs:
+class Jobs(ServicePart):
     """Works on jobs; *patience* is the seconds that the call that begins a job works on it."""
 
-    store: Store
-    now: Callable[[], datetime]
-    audit: Audit
-    patience: float = 20.0
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 20.0
 
     def begin(self, job: Job) -> None:
         """Save a new job; it replaces another one of the same name."""
@@ -129,4 +132,4 @@ class Jobs:
 
     def _revise(self, job: Job) -> None:
         if job.audit is not None:
-            self.audit.revise(job.audit, changed=job.count)
+            self.service.audit.revise(job.audit, changed=job.count)

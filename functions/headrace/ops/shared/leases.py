@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import lease as groups
 from headrace.domain import settle
@@ -22,10 +22,14 @@ from headrace.domain.patch import Patch
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.observed import commit
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.observed import LeaseWatch, commit
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Done, Position, Record, Store, every_record
 from headrace.store.call_scope import restricted, visible
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _CLOSING: Final = "closing"
 _PAGE: Final = 100
@@ -34,18 +38,17 @@ _LATECOMERS: Final = timedelta(seconds=60)
 """So long after a closing the index, or a dequeue under way, may bring up tasks of the group."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Leases:
+class Leases(ServicePart):
     """The use cases of group leases, with what they need from outside.
 
     *patience* is how many seconds a closing gives tasks back itself.
     """
 
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    patience: float = 15.0
-    new_id: Callable[[str | None, datetime], str] = new_group_id
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 15.0
+        self.new_id: Callable[[str | None, datetime], str] = new_group_id
+        self.watch = LeaseWatch()
 
     def open(
         self, name: str | None, *, keepalive: Seconds, patterns: Sequence[str] = ()
@@ -160,7 +163,7 @@ class Leases:
         """Give back what *group* holds; after each page yield how many tasks went."""
         for name in sorted(group.queues):
             try:
-                queue = self.queues.cached(name)
+                queue = self.service.queues.cached(name)
             except NotFound:  # deleted meanwhile, and its tasks with it
                 continue
             for place in queue.places(State.INFLIGHT):

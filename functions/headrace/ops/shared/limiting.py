@@ -11,17 +11,18 @@ is lost with its process loses those few tokens; none counts twice, however late
 """
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
 from headrace.domain.rate import BUCKETS, Bucket, Draw, Piece, Rate, Share
-from headrace.ops.shared.group_limits import GroupLimits
-from headrace.ops.shared.slots import Slots
-from headrace.store.base import Store
+from headrace.ops.shared.service_part import ServicePart
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _TRIES: Final = 5
 _REMEMBERED_FOR: Final = timedelta(seconds=1)
@@ -81,14 +82,13 @@ class _BucketView:
         return used if calls >= _OFTEN else 0
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Tokens:
+class Tokens(ServicePart):
     """The use case, with what it needs from outside."""
 
-    store: Store
-    now: Callable[[], datetime]
-    _here: dict[str, _BucketView] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self._here: dict[str, _BucketView] = {}
+        self._lock: threading.Lock = threading.Lock()
 
     def take(self, queue: Queue, wanted: int) -> Granted:
         """Take up to *wanted* tokens of *queue*, which has a rate limit."""
@@ -219,18 +219,13 @@ def _planned(
     return Draw(rate, queue.updated_at, rate.length(count + more), begin, end), count
 
 
-@dataclass(frozen=True, slots=True)
-class Limiting:
+class Limiting(ServicePart):
     """The limits that a queue may have: of its tasks in flight, of its rate, of its groups."""
-
-    slots: Slots
-    tokens: Tokens
-    groups: GroupLimits
 
     def forget(self, queue: str) -> None:
         """Drop everything kept of the limits of a queue that is deleted."""
-        self.tokens.forget(queue)
-        self.slots.forget(queue)
+        self.service.tokens.forget(queue)
+        self.service.slots.forget(queue)
 
 
 def limited(queue: Queue) -> bool:

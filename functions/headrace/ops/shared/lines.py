@@ -9,11 +9,11 @@ a little earlier.
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
@@ -37,9 +37,14 @@ from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine
 from headrace.domain.strict import Spot
 from headrace.domain.task import State, Task
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _LOOKED_AT_FOR: Final = timedelta(seconds=1)
 _LINES: Final = 20_000  # remembered
@@ -57,15 +62,14 @@ class _Delivered:
     written_at: datetime | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Lines:
+class Lines(ServicePart):
     """The use case, with what it needs from outside."""
 
-    store: Store
-    now: Callable[[], datetime]
-    _lines: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict)
-    _delivered: OrderedDict[str, _Delivered] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self._lines: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._delivered: OrderedDict[str, _Delivered] = OrderedDict()
+        self._lock: threading.Lock = threading.Lock()
 
     def take(
         self,

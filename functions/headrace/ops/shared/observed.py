@@ -21,17 +21,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from functools import partial
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from headrace.domain.change import Change, Entry, KeyLock
 from headrace.domain.ids import group_of
 from headrace.domain.lease import LEASE_GROUPS, LeaseGroup
 from headrace.domain.patch import Patch, Patched
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.group_limits import GroupLimits
-from headrace.ops.shared.slots import Slots, remember
+from headrace.ops.shared.slots import remember
 from headrace.ops.shared.strict_notes import note_unmade
 from headrace.store.base import Done, Noting, Outcome, Store
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 
 def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
@@ -234,11 +236,9 @@ class Observed:
     It frees the slots of what is ended, and lets *groups* know of ends and *watch* of heartbeats.
     """
 
-    def __init__(self, store: Store, slots: Slots, groups: GroupLimits, watch: LeaseWatch) -> None:
+    def __init__(self, service: "Service", store: Store) -> None:
+        self._service = service
         self._store = store
-        self._slots = slots
-        self._groups = groups
-        self._watch = watch
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the store has
         return getattr(self._store, name)
@@ -253,16 +253,16 @@ class Observed:
         """Make *changes* as the store does."""
         outcomes = self._store.commit(changes, partly=partly, noting=noting)
         if any(change.rule.source is State.INFLIGHT for change in changes):
-            self._slots.ended(changes, outcomes)
-            self._groups.ended(changes, outcomes)
-            self._watch.written(changes, outcomes)
+            self._service.slots.ended(changes, outcomes)
+            self._service.group_limits.ended(changes, outcomes)
+            self._service.leases.watch.written(changes, outcomes)
         return outcomes
 
     def patch(self, patch: Patch, *, lazy: bool = False) -> Patched:
         """Make *patch* as the store does."""
         patched = self._store.patch(patch, lazy=lazy)
         if patch.kind == LEASE_GROUPS and patched.made and patched.fields:
-            self._watch.extended(LeaseGroup.of(patched.fields))
+            self._service.leases.watch.extended(LeaseGroup.of(patched.fields))
         return patched
 
     @property

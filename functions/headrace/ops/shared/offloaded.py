@@ -1,19 +1,16 @@
 """Texts of tasks that are kept elsewhere, fetched for whoever is shown or handed the tasks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from headrace.domain.copies import altered
 from headrace.domain.errors import Unavailable
-from headrace.domain.offload import ObjectStore, text_of
+from headrace.domain.offload import text_of
 from headrace.domain.task import OFFLOADED, Task
+from headrace.ops.shared.service_part import ServicePart
 
 
-@dataclass(frozen=True, slots=True)
-class OffloadedTexts:
+class OffloadedTexts(ServicePart):
     """The use case; *objects* is None where nothing is kept elsewhere."""
-
-    objects: ObjectStore | None
 
     def filled(self, tasks: Sequence[Task], names: Iterable[str] = tuple(OFFLOADED)) -> list[Task]:
         """Return *tasks* with these texts, all fetched at once; what is lost stays None.
@@ -29,9 +26,9 @@ class OffloadedTexts:
         }
         if not wanted:
             return list(tasks)
-        if self.objects is None:
+        if self.service.objects is None:
             raise Unavailable("payloads are kept elsewhere, and nothing says where")
-        found = self.objects.get(wanted)
+        found = self.service.objects.get(wanted)
         return [self._with(task, found, fields) for task in tasks]
 
     def shown(self, task: Task, *, payload: bool = True) -> Task:

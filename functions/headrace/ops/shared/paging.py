@@ -12,25 +12,33 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import AnswerRoom
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record, Store
 from headrace.store.call_scope import flat_rate, restricted
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _MARK_BYTES: Final = 16
 _BLOCK_BYTES: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Cursors:
+class Cursors(ServicePart):
     """Writes and reads cursors; *secret* is what makes them ours."""
 
-    secret: bytes = field(repr=False)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.secret: bytes = hashlib.sha256(
+            f"cursor {service.settings.admin_key}".encode()
+        ).digest()
 
     def write(self, scope: str, state: object) -> str:
         """Return *state*, which is JSON, as a cursor good for *scope* (the list, its filter)."""

@@ -1,7 +1,7 @@
 """How a target is doing, as its dispatchers note it on their seats, for those who look."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -12,6 +12,7 @@ from headrace.domain.push import Target
 from headrace.domain.push_answers import PushLimit, TargetAnswer
 from headrace.domain.queue import Queue
 from headrace.ops.shared.seats import UNTIL
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Store
 
 SEATS: Final = "push"
@@ -116,12 +117,8 @@ def busy_lately(store: Store, queue: str, target: Target, now: datetime) -> bool
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PushLooks:
+class PushLooks(ServicePart):
     """The use case of those who look, with what it needs from outside."""
-
-    store: Store
-    now: Callable[[], datetime]
 
     def of(self, queue: Queue) -> PushStatus | None:
         """Return how the target of *queue* is doing; None if it has none."""

@@ -5,8 +5,9 @@ this process ends; see ``jobs`` and ``removals``.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from headrace.domain.errors import (
     Conflict,
@@ -20,21 +21,26 @@ from headrace.domain.errors import (
 from headrace.domain.fairness import OnDead
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
-from headrace.domain.push import PushRules
 from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.domain.undo import Undo
-from headrace.ops.shared.audit import ActionOutcome, Audit, changed_settings, checked_reason
-from headrace.ops.shared.jobs import Jobs
-from headrace.ops.shared.paging import Cursors, Found, seek
-from headrace.ops.shared.removals import Removals
-from headrace.store.base import Store
+from headrace.ops.shared.audit import ActionOutcome, changed_settings, checked_reason
+from headrace.ops.shared.paging import Found, seek
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.indexes import KNOWN_AFTER, build_anew, change_index, index_of
+from headrace.store.records.indexes import (
+    KNOWN_AFTER,
+    build_anew,
+    change_index,
+    index_of,
+)
 from headrace.store.records.jobs import Job, JobKind, deletion_of
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +52,17 @@ class PurgeResult:
     undo: Undo | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class QueueOperations:
+class QueueOperations(ServicePart):
     """The use cases of queues.
 
     *cache_seconds* is how old settings may be when tasks are handled; changes made through this
     object are seen by it at once.
     """
 
-    store: Store
-    now: Callable[[], datetime]
-    cursors: Cursors
-    jobs: Jobs
-    removals: Removals
-    audit: Audit
-    cache_seconds: float = 1.0
-    push_rules: PushRules = field(default_factory=PushRules)
-    _cache: dict[str, tuple[datetime, Queue]] = field(default_factory=dict)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.cache_seconds: float = service.settings.settings_ttl_seconds
+        self._cache: dict[str, tuple[datetime, Queue]] = {}
 
     def create(self, name: str, settings: QueueSettings) -> Queue:
         """Create a queue.  Raises QueueExists, also while one of this name is being deleted.
@@ -72,7 +72,7 @@ class QueueOperations:
         if not NAME_RE.fullmatch(name):
             raise InvalidRequest.of("name", pattern_in_words(NAME))
         settings = self.checked(name, settings, None)
-        before = self.jobs.find(deletion_of(name))
+        before = self.service.jobs.find(deletion_of(name))
         if before is not None and not before.rounds:
             message = f"queue {name} is still being deleted; try again later"
             raise QueueExists(message)
@@ -93,7 +93,7 @@ class QueueOperations:
             on_end_for=_caller_patterns() if settings.on_end else (),
             pause=_pause_by(now) if settings.dequeuing_settings.dequeuing_paused else None,
         )
-        with self.audit.action("create_queue", queue=name):
+        with self.service.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_records.to_record(queue), replaces=None):
                 message = f"queue {name} exists"
                 raise QueueExists(message)
@@ -126,7 +126,7 @@ class QueueOperations:
             self.store,
             queue_records.KIND,
             lambda record: queue_records.from_record(record).as_seen(now),
-            self.cursors,
+            self.service.cursors,
             f"queues {prefix}",
             limit=limit,
             cursor=cursor,
@@ -161,7 +161,7 @@ class QueueOperations:
             )
 
         stored = self._stored(name)
-        with self.audit.action("update_queue", queue=name) as outcome:
+        with self.service.audit.action("update_queue", queue=name) as outcome:
             changed = self._change(stored, change)
             old, new = changed_settings(seen[-1], changed.settings)
             outcome.before, outcome.after = old or None, new or None
@@ -190,14 +190,14 @@ class QueueOperations:
         if resume_in_seconds is not None:
             until = self.now() + timedelta(seconds=resume_in_seconds)
         stored = self._stored(name)
-        with self.audit.action("pause", queue=name, reason=why):
+        with self.service.audit.action("pause", queue=name, reason=why):
             pause = _pause_by(self.now(), why)
             return self._change(stored, lambda queue: _paused(queue, pause, resume_at=until))
 
     def resume(self, name: str) -> Queue:
         """Let deliveries go on.  Raises NotFound."""
         stored = self._stored(name)
-        with self.audit.action("resume", queue=name):
+        with self.service.audit.action("resume", queue=name):
             return self._change(stored, lambda queue: _paused(queue, None))
 
     def reindex(self, name: str) -> Queue:
@@ -213,7 +213,7 @@ class QueueOperations:
                 f"(headrace queue edit {name} --index tag:tenant)"
             )
             raise Conflict(message)
-        with self.audit.action("reindex", queue=name):
+        with self.service.audit.action("reindex", queue=name):
             now = self.now()
             self._begin_index(name, now)
             build_anew(self.store, name, now)
@@ -225,7 +225,7 @@ class QueueOperations:
         Raises NotFound.
         """
         stored = self._stored(name)
-        with self.audit.action("rotate_signing_secret", queue=name):
+        with self.service.audit.action("rotate_signing_secret", queue=name):
             return self._change(
                 stored,
                 lambda queue: replace(
@@ -245,16 +245,16 @@ class QueueOperations:
         """
         queue = self._stored(name)
         where = {"state": ",".join(states)}
-        with self.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
-            undo = self.removals.undos.begin(name, undo_in_seconds)
+        with self.service.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
+            undo = self.service.undos.begin(name, undo_in_seconds)
             job = replace(
                 self._removal(queue, JobKind.PURGE, states),
                 name=f"{JobKind.PURGE}:{name}:{new_request_token()}",
                 audit=outcome.entry,
                 undo=None if undo is None else undo.id,
             )
-            self.jobs.begin(job)
-            finished = self.jobs.work(job, self.removals, outcome)
+            self.service.jobs.begin(job)
+            finished = self.service.jobs.work(job, self.service.removals, outcome)
         return PurgeResult(outcome.changed, finished, undo)
 
     def delete(self, name: str) -> bool:
@@ -264,8 +264,8 @@ class QueueOperations:
         """
         queue = self._stored(name)
         job = self._removal(queue, JobKind.DELETE_QUEUE, tuple(State))
-        with self.audit.action("delete_queue", queue=name):
-            self.jobs.begin(job)
+        with self.service.audit.action("delete_queue", queue=name):
+            self.service.jobs.begin(job)
             if index_of(self.store, name) is not None:
                 self._begin_index(name, job.as_of)
             self.store.drop_record(queue_records.KIND, name)
@@ -273,7 +273,7 @@ class QueueOperations:
             if queue.alerts_since is not None:
                 self.store.drop_record(queue_records.ALERTS, name)
             self._cache.pop(name, None)
-            return self.jobs.work(job, self.removals, ActionOutcome(0, 0))
+            return self.service.jobs.work(job, self.service.removals, ActionOutcome(0, 0))
 
     def _with_target(self, settings: QueueSettings, before: Queue | None) -> QueueSettings:
         """Return *settings* with what their target masks; *before* is the queue as it stands."""
@@ -281,7 +281,7 @@ class QueueOperations:
             return settings
         target = settings.target.unmasked(None if before is None else before.settings.target)
         if before is None or target != before.settings.target:  # else it was allowed once
-            self.push_rules.check(target)
+            self.service.settings.push.check(target)
         return replace(settings, target=target)
 
     def _with_told(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
@@ -335,7 +335,7 @@ class QueueOperations:
     def _begin_index(self, name: str, now: datetime) -> None:
         job = JobKind.BUILD_INDEX
         not_before = now + KNOWN_AFTER
-        self.jobs.begin(
+        self.service.jobs.begin(
             Job(name=f"{job}:{name}", kind=job, queue=name, as_of=now, not_before=not_before)
         )
 

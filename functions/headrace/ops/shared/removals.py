@@ -8,8 +8,7 @@ A second round, a minute later, takes the tasks that the index did not show, and
 between two named states while they were read.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -17,11 +16,10 @@ from headrace.domain import plan
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task
 from headrace.domain.undo import Undo, kept
-from headrace.ops.shared.limiting import Limiting
 from headrace.ops.shared.observed import commit
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_left
-from headrace.ops.shared.undos import Undos
-from headrace.store.base import Done, Position, Store
+from headrace.store.base import Done, Position
 from headrace.store.records.jobs import Job, JobKind
 
 _PAGE: Final = 250
@@ -30,18 +28,12 @@ _TRIES: Final = 5  # at tasks that change while they are removed
 _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
 
 
-@dataclass(frozen=True, slots=True)
-class Removals:
+class Removals(ServicePart):
     """Visits the tasks of purges and deleted queues, and removes them."""
-
-    store: Store
-    now: Callable[[], datetime]
-    limiting: Limiting
-    undos: Undos
 
     def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
         """Remove the tasks of *job* page by page; see JobVisitor."""
-        undo, before, places = self.undos.known(job.undo), self._before(job), _places(job)
+        undo, before, places = self.service.undos.known(job.undo), self._before(job), _places(job)
         at, last = job.position or (0, None)
         while at < len(places):
             after = None if last is None else Position.read(last)
@@ -54,7 +46,7 @@ class Removals:
         """Return when the index shows everything; see JobVisitor."""
         deletes_queue = job.kind is JobKind.DELETE_QUEUE
         if deletes_queue and self.store.record("queue", job.queue) is None:
-            self.limiting.forget(job.queue)
+            self.service.limiting.forget(job.queue)
         again = job.as_of + (AGREED_AFTER if deletes_queue else _LAG)
         return again if not job.rounds and (deletes_queue or self.now() < again) else None
 

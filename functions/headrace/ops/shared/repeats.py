@@ -5,18 +5,25 @@ come at once one runs.  It says until when that one can be at work; should its p
 goes on after that.  Who is done writes the answer in the marker's place.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.instants import micros_of
 from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
+from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Record, Store
+from headrace.store.base import Record
 from headrace.store.call_scope import Draws
-from headrace.store.records.repeats import FIRST, first_of, kind_of, part_name, parts_of, record_of
+from headrace.store.records.repeats import (
+    FIRST,
+    first_of,
+    kind_of,
+    part_name,
+    parts_of,
+    record_of,
+)
 
 _log: Final = safe_logger(__name__)
 
@@ -40,12 +47,8 @@ class RepeatTurn:
         return Draws(secret, seed, began)
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
+class Repeats(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    now: Callable[[], datetime]
 
     def begin(self, request: KeyedRequest, *, within: timedelta) -> RepeatTurn | RecordedAnswer:
         """Return the right to run *request*, which takes no longer than *within*; or its answer.

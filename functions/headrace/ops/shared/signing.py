@@ -1,12 +1,16 @@
 """The secrets that sign requests to push targets, derived from one secret of the stack."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from headrace.domain.queue import Queue
 from headrace.domain.signing import OVERLAP, derived_secret, signing_generations
-from headrace.ops.shared.stack_secret import StackSecret
+from headrace.ops.shared.service_part import ServicePart
+from headrace.ops.shared.stack_secret import SIGNING, StackSecret
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,12 @@ class SigningSecrets:
         return (self.secret,) if self.previous is None else (self.secret, self.previous)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Signing:
+class Signing(ServicePart):
     """The use case, with what it needs from outside."""
 
-    stack: StackSecret
-    now: Callable[[], datetime]
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.stack: StackSecret = StackSecret(service.store, SIGNING)
 
     def of(self, queue: Queue) -> SigningSecrets:
         """Return what signs the requests of *queue* now."""

@@ -15,11 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
-from headrace.domain.ids import new_chance, new_request_token
+from headrace.domain.ids import new_request_token
 from headrace.domain.limits import INFLIGHT
 from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
@@ -34,7 +34,12 @@ from headrace.domain.slots import (
     reserving,
 )
 from headrace.domain.task import State, Task
-from headrace.store.base import Done, Outcome, Position, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Done, Outcome, Position
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _LOOKED_AT: Final = 32  # pools, in a call that knows of no room
 _REMEMBERED: Final = 64  # pools with room
@@ -101,19 +106,18 @@ class Beyond:
     looked_at: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Slots:
+class Slots(ServicePart):
     """The use case, with what it needs from outside; *new_token* gives characters of chance."""
 
-    store: Store
-    now: Callable[[], datetime]
-    chance: random.Random = field(default_factory=new_chance)
-    new_token: Callable[[], str] = new_request_token
-    _here: dict[str, _Here] = field(default_factory=dict)
-    _uncounted: dict[str, tuple[int, datetime, int]] = field(default_factory=dict)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_token: Callable[[], str] = new_request_token
+        self._here: dict[str, _Here] = {}
+        self._uncounted: dict[str, tuple[int, datetime, int]] = {}
+        self._in_use: OrderedDict[str, datetime] = OrderedDict()
+        self._lock: threading.Lock = threading.Lock()
+
     """By queue: the version of its settings, until when this is believed, and how many."""
-    _in_use: OrderedDict[str, datetime] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, queue: Queue, entries: Sequence[Entry]) -> dict[Entry, Reservation]:
         """Reserve a place for each of *entries*, as far as there is room.
@@ -221,7 +225,7 @@ class Slots:
             here = self._here.get(queue.name)
             if here is None or here.limit != limit:
                 count = pools(_limit(queue))
-                position = self.chance.randrange(count) if count > _LOOKED_AT else 0
+                position = self.service.random.randrange(count) if count > _LOOKED_AT else 0
                 here = self._here[queue.name] = _Here(limit, count, position)
         return here
 
@@ -249,7 +253,7 @@ class Slots:
         lost = 0
         while wanted and lost < _LOST_WRITES:
             with self._lock:
-                found = here.use(len(wanted), self.chance)
+                found = here.use(len(wanted), self.service.random)
             if found is None:
                 return
             pool, count = found

@@ -9,11 +9,16 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import KeyLock
 from headrace.domain.ids import keyed_task_id
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Store
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 SIGNING: Final = "signing"
 """The secret that signs requests to push targets."""
@@ -46,11 +51,12 @@ class StackSecret:
         return self._value
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class DerivedIds:
+class DerivedIds(ServicePart):
     """Ids that the service can compute again and that a client cannot predict."""
 
-    secret: StackSecret
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.secret: StackSecret = StackSecret(service.store, IDS)
 
     def task_id(self, born: datetime, *facts: str | float) -> str:
         """Return the task id that *facts* always give.  It sorts as if made at *born*."""

@@ -1,24 +1,27 @@
 """What can be undone, written down before the first task is deleted."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.retry import Seconds
 from headrace.domain.undo import Undo
-from headrace.store.base import Store
+from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import draw_undo_id
 from headrace.store.records import undos as undo_records
 
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
-@dataclass(frozen=True, slots=True)
-class Undos:
+
+class Undos(ServicePart):
     """Begins undos and finds them again."""
 
-    store: Store
-    now: Callable[[], datetime]
-    new_id: Callable[[datetime], str] = draw_undo_id
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_id: Callable[[datetime], str] = draw_undo_id
 
     def begin(
         self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None

@@ -8,10 +8,10 @@ Long, because every change goes through that one write, whoever makes it: maker,
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import limits, plan
 from headrace.domain.batch import (
@@ -38,14 +38,17 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import Membership, Task
 from headrace.domain.workflow import part_of
 from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.paging import Cursors, Found, seek
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.ops.shared.paging import Found, seek
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.batch_names import BatchNames, Uncounted, note
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Record, Store
+from headrace.store.base import Record
 from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _TRIES: Final = 50
 _RESULT_BYTES: Final = 512  # of what else an answer says of one
@@ -61,25 +64,17 @@ class CreatedBatch:
     new: bool
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class BatchOperations:
+class BatchOperations(ServicePart):
     """The use cases of batches, with what they need from outside.
 
     *uncounted* is what the recorder has seen and still holds, to be shown with what is counted.
     """
 
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    cursors: Cursors
-    ids: DerivedIds
-    new_id: Callable[[datetime], str] = draw_batch_id
-    uncounted: Callable[[], Iterable[Uncounted]] = tuple
-    names: BatchNames = field(init=False)
-    _failure_known: dict[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.names = BatchNames(self.store)
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_id: Callable[[datetime], str] = draw_batch_id
+        self.names: BatchNames = BatchNames(service.store)
+        self._failure_known: dict[str, int] = {}
 
     # -- for those who make them ---------------------------------------------------------------
 
@@ -111,7 +106,7 @@ class BatchOperations:
             if found is not None and found.digest != digest:
                 raise BatchExists(f"batch {found.id} exists, and was created otherwise")
             if found is not None:
-                uncounted = () if found.finished_at else self.uncounted()
+                uncounted = () if found.finished_at else self.service.counters.uncounted()
                 return CreatedBatch(self._shown(found, uncounted), new=False)
             length = expires_in_seconds or limits.BATCH_EXPIRES_DEFAULT
             new_id = batch_id or self.new_id(now)
@@ -153,7 +148,7 @@ class BatchOperations:
         batch = self._find(batch_id)
         if batch is None:
             raise _missing(batch_id)
-        return self._shown(batch, () if batch.finished_at else self.uncounted())
+        return self._shown(batch, () if batch.finished_at else self.service.counters.uncounted())
 
     def list(
         self,
@@ -178,7 +173,7 @@ class BatchOperations:
             if batch.expires_at <= now or (inside and not parts):
                 return None
             if not batch.finished_at and not uncounted:
-                uncounted.extend(self.uncounted())
+                uncounted.extend(self.service.counters.uncounted())
             batch = self._shown(batch, () if batch.finished_at else uncounted)
             return batch if visible_batch(batch) and where.means(batch, now) else None
 
@@ -187,7 +182,7 @@ class BatchOperations:
             self.store,
             batch_records.KIND,
             shown,
-            self.cursors,
+            self.service.cursors,
             f"{kind} {prefix} {where.text}",
             limit=limit,
             cursor=cursor,
@@ -221,11 +216,11 @@ class BatchOperations:
         scope = f"results {batch_id}"
         shown, room = list[Task](), AnswerRoom()
         for place, member in self._members(
-            batch_id, self.cursors.read(scope, cursor) if cursor else 0
+            batch_id, self.service.cursors.read(scope, cursor) if cursor else 0
         ):
             (task,) = texts.filled([member], ("result",))
             if not room.takes(task.result or "", besides=_RESULT_BYTES) and shown:
-                return Found(tuple(shown), self.cursors.write(scope, place))
+                return Found(tuple(shown), self.service.cursors.write(scope, place))
             shown.append(task)
         return Found(tuple(shown), None)
 
@@ -364,7 +359,7 @@ class BatchOperations:
         checked: dict[BatchEvent, Callback] = {}
         for event, callback in on.items():
             try:
-                queue = self.queues.cached(callback.queue)
+                queue = self.service.queues.cached(callback.queue)
             except NotFound as missing:
                 raise InvalidRequest.of(f"on.{event}.queue", f"is missing: {missing}") from None
             if fault := queue.priority_fault(callback.new.priority):
@@ -428,7 +423,7 @@ class BatchOperations:
             return None
         callback = batch_records.callback_of(record)
         try:
-            queue = self.queues.cached(callback.queue)
+            queue = self.service.queues.cached(callback.queue)
         except NotFound:
             return None
         task_id = self.callback_id(batch, event)
@@ -443,7 +438,9 @@ class BatchOperations:
         """Return the id of the task that a callback made, or would make."""
         fired = batch.fired.get(event)
         made = None if fired is None else fired.task_id
-        return made or self.ids.task_id(batch.created_at, "callback", batch.key, event)
+        return made or self.service.derived_ids.task_id(
+            batch.created_at, "callback", batch.key, event
+        )
 
     def _with_free_ids(
         self, batch: TaskBatch, births: Mapping[BatchEvent, Change | None], now: datetime

@@ -2,19 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.errors import Finished, NotFound, Unavailable
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Task
-from headrace.ops.shared.audit import Audit, checked_reason
+from headrace.ops.shared.audit import checked_reason
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.observed import commit
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_dying, note_left
-from headrace.store.base import Done, Store
+from headrace.store.base import Done
 
 _LOOKS: Final = 10  # at a task that changes state while it is cancelled
 
@@ -27,14 +26,8 @@ class CancelResult:
     kept: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelling:
+class Cancelling(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    audit: Audit
 
     def cancel(
         self, task_id: str, *, check: Callable[[Task], None] = lambda _: None, reason: str = ""
@@ -53,7 +46,7 @@ class Cancelling:
             if task.cancelled:
                 return CancelResult(task)
             self._check_live(task)
-            with self.audit.action(
+            with self.service.audit.action(
                 "cancel", queue=task.queue, ids=[task_id], reason=why
             ) as outcome:
                 done = self._end(task)
@@ -91,7 +84,7 @@ class Cancelling:
 
     def _end(self, task: Task) -> CancelResult | None:
         """End *task*, if it is still as it was read."""
-        queue = self.queues.cached(task.queue)
+        queue = self.service.queues.cached(task.queue)
         note_dying(self.store, queue, [task])
         change = plan.cancel(task, queue, now=self.now())
         done = commit(self.store, [change])[0]

@@ -10,10 +10,10 @@ as any other, and calls back: its members are dead.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.domain import access
 from headrace.domain.batch import TaskBatch
@@ -21,17 +21,18 @@ from headrace.domain.errors import NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.task import Membership, State, Task
 from headrace.domain.workflow import part_id, root_id
-from headrace.ops.shared.audit import ActionOutcome, Audit
-from headrace.ops.shared.paging import Cursors
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.batches import BatchOperations, visible_batch
-from headrace.ops.tasks.cancel import Cancelling
-from headrace.ops.tasks.inspect import Inspect
+from headrace.ops.shared.audit import ActionOutcome
+from headrace.ops.shared.service_part import ServicePart
+from headrace.ops.tasks.batches import visible_batch
 from headrace.ops.tasks.steps import MAKES, callbacks_of
 from headrace.ops.tasks.walks import Walk
 from headrace.store.call_scope import flat_rate, visible
 from headrace.store.records import batches as batch_records
 from headrace.store.records import queues as queue_records
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _At: TypeAlias = list[Any]  # JSON, for the cursor
 _BEGIN: Final[_At] = ["begin"]
@@ -51,18 +52,12 @@ class CancelledBatch:
     cursor: str | None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class BatchCancelling:
+class BatchCancelling(ServicePart):
     """The use case, with what it needs from outside; *patience* is seconds a step takes, about."""
 
-    batches: BatchOperations
-    queues: QueueOperations
-    cancelling: Cancelling
-    inspect: Inspect
-    cursors: Cursors
-    audit: Audit
-    now: Callable[[], datetime]
-    patience: float = 5.0
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 5.0
 
     def step(self, batch_id: str, cursor: str | None = None) -> CancelledBatch:
         """Cancel a batch, or go on with it.
@@ -70,16 +65,18 @@ class BatchCancelling:
         Raises NotFound, InvalidRequest for a cursor that is none, and Forbidden for a workflow
         with steps in queues that the caller may not know of.
         """
-        whole, scope = self.batches.get(batch_id), f"cancel batch {batch_id}"
-        at = _BEGIN if cursor is None else self.cursors.read(scope, cursor)
+        whole, scope = self.service.task_batches.get(batch_id), f"cancel batch {batch_id}"
+        at = _BEGIN if cursor is None else self.service.cursors.read(scope, cursor)
         until = self.now() + timedelta(seconds=self.patience)
         parts = self._parts(whole)
-        with self.audit.action("cancel", where={"batch": batch_id}, by_parts=True) as outcome:
+        with self.service.audit.action(
+            "cancel", where={"batch": batch_id}, by_parts=True
+        ) as outcome:
             if at == _BEGIN:
                 positions = self._begin(whole, parts, outcome)
             else:
                 positions = self._every((whole, *parts.values()), at, outcome)
-            after = self.cursors.walk(scope, positions, lambda: self.now() > until)
+            after = self.service.cursors.walk(scope, positions, lambda: self.now() > until)
             outcome.matched = outcome.changed
         return CancelledBatch(outcome.changed, after)
 
@@ -88,7 +85,7 @@ class BatchCancelling:
         found: dict[str, TaskBatch] = {}
         after, more = "", True
         while more:
-            records, more = self.batches.store.records(
+            records, more = self.service.task_batches.store.records(
                 batch_records.KIND, prefix=part_id(whole.id, ""), after=after, limit=_RECORDS
             )
             for record in records:
@@ -108,12 +105,14 @@ class BatchCancelling:
         """Stop the parts, cancel the batch and all members; yield where to resume."""
         for part in parts.values():
             if not part.stopped and any(event not in part.fired for event in part.on):
-                stopped = self.batches.change(part.id, lambda one: replace(one, stopped=True))
+                stopped = self.service.task_batches.change(
+                    part.id, lambda one: replace(one, stopped=True)
+                )
                 parts[part.id] = stopped or part
                 yield _BEGIN
         made, never_made = self._callbacks(parts)
         now = self.now()
-        cancelled = self.batches.change(
+        cancelled = self.service.task_batches.change(
             whole.id, lambda one: one.cancelled(now, never_made=never_made[whole.id])
         )
         whole = cancelled or whole
@@ -125,11 +124,11 @@ class BatchCancelling:
             for fired in part.fired.values()
             if fired.task_id is not None
         ][:_KNOWN]
-        ids += [task.id for task in self.batches.results(whole.id)]
+        ids += [task.id for task in self.service.task_batches.results(whole.id)]
         every = {whole.id: whole, **parts}
         for task in self._members(ids, every.values()):
             if task.state in _PENDING_STATES:
-                outcome.changed += self.cancelling.end(task.id)
+                outcome.changed += self.service.cancelling.end(task.id)
             yield _FIRST_QUEUE
         if not self._all_known(ids, whole, every, never_made):
             yield _FIRST_QUEUE
@@ -162,7 +161,7 @@ class BatchCancelling:
         for part in parts.values():
             into = {
                 Membership(key).batch_id
-                for _, _, callback in callbacks_of(self.batches, part)
+                for _, _, callback in callbacks_of(self.service.task_batches, part)
                 for key in callback.new.batches
             }
             (made if any(event in part.fired for event in MAKES) else never_made).update(into)
@@ -170,7 +169,9 @@ class BatchCancelling:
 
     def _members(self, ids: Iterable[str], batches: Iterable[TaskBatch]) -> Iterator[Task]:
         now, keys = self.now(), {one.key for one in batches}
-        for task in self.batches.store.read(dict.fromkeys(ids), payload=False).values():
+        for task in self.service.task_batches.store.read(
+            dict.fromkeys(ids), payload=False
+        ).values():
             shown = visible(task.queue) and not task.hidden(now)
             if shown and not keys.isdisjoint(task.batch_keys):
                 yield task
@@ -187,13 +188,15 @@ class BatchCancelling:
                     return
                 name, state = found, Walk(self.now()).state()
             try:
-                queue = self.queues.cached(name)
+                queue = self.service.queues.cached(name)
             except NotFound:  # it was deleted meanwhile
                 state = None
                 continue
-            for task, after in self.inspect.walk(queue, _PENDING, Walk.read(state), page=_PAGE):
+            for task, after in self.service.inspect.walk(
+                queue, _PENDING, Walk.read(state), page=_PAGE
+            ):
                 if task is not None and not keys.isdisjoint(task.batch_keys):
-                    outcome.changed += self.cancelling.end(task.id)
+                    outcome.changed += self.service.cancelling.end(task.id)
                 yield [name, after.state()]
             state = None
 
@@ -201,7 +204,7 @@ class BatchCancelling:
         """Return the first queue behind *after* that the caller may know of."""
         while True:
             with flat_rate():  # most of them are none of the batch
-                records, more = self.batches.store.records(
+                records, more = self.service.task_batches.store.records(
                     queue_records.KIND, after=after, limit=_RECORDS
                 )
             for record in records:

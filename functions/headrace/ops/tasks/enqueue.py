@@ -1,10 +1,10 @@
 """The life of a task outside its worker: enqueue, look, delete."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import plan
 from headrace.domain.access import Principal
@@ -20,17 +20,18 @@ from headrace.domain.retry import Seconds
 from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import State, Task
 from headrace.domain.undo import Undo, kept
-from headrace.ops.shared.audit import Audit, checked_reason
+from headrace.ops.shared.audit import checked_reason
 from headrace.ops.shared.leases import with_present_ends
-from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.observed import commit
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_left, note_unused
-from headrace.ops.shared.undos import Undos
 from headrace.ops.tasks.unique_ids import with_unique_ids
 from headrace.store.base import Done, Outcome, Refused, Store
 from headrace.store.call_scope import draw_task_id
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
@@ -104,8 +105,7 @@ def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
     return replace(new, batches=tuple(keys.get(one, one) for one in new.batches))
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class TaskOperations:
+class TaskOperations(ServicePart):
     """The use cases of producers and of whoever looks at one task.
 
     New tasks go into *tables*, which is *store* without those who learn from ends and leases.
@@ -113,37 +113,31 @@ class TaskOperations:
     *uploads* says of uploaded payloads, by name, what is wrong with them in a queue.
     """
 
-    store: Store
-    tables: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    audit: Audit
-    joining: Callable[[Iterable[str]], tuple[Mapping[str, str], Mapping[str, str]]]
-    undos: Undos
-    lines: Lines
-    uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
-    derived_ids: DerivedIds
-    new_id: Callable[[datetime], str] = draw_task_id
-    new_token: Callable[[], str] = new_request_token
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_id: Callable[[datetime], str] = draw_task_id
+        self.new_token: Callable[[], str] = new_request_token
 
     def enqueue(self, queue: str, new: Sequence[TaskSpec]) -> list[EnqueueResult]:
         """Put tasks into *queue*, each on its own; results in the order given.
 
         Raises NotFound when there is no such queue.
         """
-        target = self.queues.cached(queue)
+        target = self.service.queues.cached(queue)
         now = self.now()
         wanted = [batch_id for one in new for batch_id in one.batches]
-        keys, refused = self.joining(wanted) if wanted else ({}, {})
+        keys, refused = self.service.task_batches.joining(wanted) if wanted else ({}, {})
         new = [_with_keys(one, keys) for one in new]
         if any(one.unique_for is not None for one in new):
             unique = [(target.name, one) for one in new]
-            new = with_unique_ids(self.store, self.derived_ids, unique, now)
+            new = with_unique_ids(self.store, self.service.derived_ids, unique, now)
         taken: dict[datetime, datetime] = {}
         results: list[EnqueueResult] = []
         plain: list[_Entry] = []
         entries = [self._entry(given, now, taken) for given in new]
-        uploads = self.uploads(new, target.name) if any(one.upload for one in new) else {}
+        uploads = (
+            self.service.uploads.faults(new, target.name) if any(one.upload for one in new) else {}
+        )
         faults = [entry.fault(target, refused, uploads) for entry in entries]
         for entry, fault in zip(self._in_line(entries, faults, target, now), faults, strict=True):
             given = entry.new
@@ -200,11 +194,11 @@ class TaskOperations:
             if if_not_inflight and task.state is State.INFLIGHT:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
-            with self.audit.action(
+            with self.service.audit.action(
                 "delete", queue=task.queue, ids=[task_id], reason=why
             ) as outcome:
                 if undo is None or undo.queue != task.queue:  # it may have moved on
-                    undo = self.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
+                    undo = self.service.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
                 change = kept(plan.delete(task), task, undo)
                 deleted = commit(self.store, [change])[0]
                 # Gone since it was read: by this very call, if its answer was lost.
@@ -235,7 +229,7 @@ class TaskOperations:
             return entries
         fit = [place for place, fault in enumerate(faults) if fault is None]
         new, ids = [entries[place].new for place in fit], [entries[place].task_id for place in fit]
-        turns = self.lines.take_for(queue, new, ids, now)
+        turns = self.service.lines.take_for(queue, new, ids, now)
         for number, turn in turns.items():
             entries[fit[number]] = replace(entries[fit[number]], turn=turn)
         return entries
@@ -278,7 +272,7 @@ class TaskOperations:
 
     def _insert(self, changes: Sequence[Change], queue: Queue, now: datetime) -> list[Outcome]:
         """Commit new tasks; an id whose last holder is past its retention is free again."""
-        outcomes = self.tables.commit(changes)
+        outcomes = self.store.commit(changes)
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, Done):
                 continue
@@ -293,7 +287,7 @@ class TaskOperations:
             elif born is not None and born.enqueue_token is None:
                 outcomes[place] = Done(born)  # an id of ours: it has come and gone already
                 continue
-            outcomes[place] = self.tables.commit([changes[place]])[0]
+            outcomes[place] = self.store.commit([changes[place]])[0]
         return outcomes
 
     def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:

@@ -1,6 +1,5 @@
 """Why a task is not running, without touching it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,11 +11,8 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
 from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.lanes import ShardReader, turn_of
-from headrace.ops.shared.limiting import Limiting
-from headrace.ops.shared.lines import Lines
 from headrace.ops.shared.push_status import status_of
-from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Store
+from headrace.ops.shared.service_part import ServicePart
 
 _COUNTED: Final = 1_000  # tasks ahead that are worth counting
 _ERROR: Final = 300  # letters of what a task died of
@@ -48,16 +44,8 @@ class NotRunningReason:
     until: datetime | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Explain:
+class Explain(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    queues: QueueOperations
-    limiting: Limiting
-    lines: Lines
-    now: Callable[[], datetime]
-    workers: Callable[[Queue], QueueWorkers] = lambda _: QueueWorkers()
 
     def reasons(self, task: Task) -> tuple[NotRunningReason, ...]:
         """Return every reason that keeps *task*, as just read, from being started now.
@@ -72,13 +60,13 @@ class Explain:
         if not task.live(now):
             detail = "the task has expired and is buried within a minute"
             return (NotRunningReason(ReasonCode.FINISHED, detail),)
-        queue = self.queues.get(task.queue)
+        queue = self.service.queues.get(task.queue)
         reasons = [*self._of_queue(queue, now)]
         if task.due_at > now:
             reasons.insert(0, NotRunningReason(ReasonCode.SCHEDULED, _not_due(task), task.due_at))
             return tuple(reasons)
         noticed = now - task.due_at >= _NOTICED_AFTER
-        workers = self.workers(queue) if noticed else QueueWorkers()
+        workers = self.service.listening.of(queue) if noticed else QueueWorkers()
         if workers.silent:
             reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _nobody(queue)))
         reasons += self._behind(task, queue, now)
@@ -92,10 +80,10 @@ class Explain:
         if queue.paused(now):
             detail = f"deliveries of queue {queue.name} are paused"
             reasons.append(NotRunningReason(ReasonCode.PAUSED, detail, queue.resume_at))
-        if dequeuing.max_inflight_tasks and self.limiting.slots.full(queue):
+        if dequeuing.max_inflight_tasks and self.service.slots.full(queue):
             detail = f"{dequeuing.max_inflight_tasks} tasks are in flight, as many as allowed"
             reasons.append(NotRunningReason(ReasonCode.CONCURRENCY_LIMITED, detail))
-        wait = self.limiting.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0
+        wait = self.service.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0
         if wait > 0:
             until = now + timedelta(seconds=wait)
             reasons.append(
@@ -133,7 +121,7 @@ class Explain:
 
     def _group_limited(self, task: Task, queue: Queue) -> list[NotRunningReason]:
         key = task.group_key
-        blocking = self.limiting.groups.blocking(queue, [key], besides=task).get(key)
+        blocking = self.service.group_limits.blocking(queue, [key], besides=task).get(key)
         if blocking is None:
             return []
         if queue.strict:
@@ -156,7 +144,7 @@ class Explain:
             what = f"{what} delayed or came back {'is' if count == 1 else 'are'} due before it"
             return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
         turn = shown_turn(turn_of_instant(task.scheduled_at))
-        delivered = shown_turn(self.lines.delivered(queue))
+        delivered = shown_turn(self.service.lines.delivered(queue))
         what = "task has its turn" if count == 1 else "tasks have their turn"
         what = f"{what} before it: its turn is {turn:g}, delivered is {delivered:g}"
         return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]

@@ -1,6 +1,6 @@
 """Looking at the groups of a queue: how one stands, and whose the next turns are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -12,10 +12,8 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.patch import number
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State
-from headrace.ops.shared.group_limits import Blocking, GroupLimits
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.tasks.inspect import Inspect
-from headrace.store.base import Store
+from headrace.ops.shared.group_limits import Blocking
+from headrace.ops.shared.service_part import ServicePart
 
 TURNS_LOOKED_AT: Final = 1_000
 SHOWN: Final = 20
@@ -61,15 +59,8 @@ class NextTurns:
     looked_at: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class FairGroups:
+class FairGroups(ServicePart):
     """The use cases, with what they need from outside."""
-
-    store: Store
-    queues: QueueOperations
-    inspect: Inspect
-    limits: GroupLimits
-    now: Callable[[], datetime]
 
     def get(self, queue: str, group_key: str) -> GroupStanding:
         """Return how a group stands.
@@ -77,7 +68,7 @@ class FairGroups:
         Raises NotFound for a queue that is missing or has no groups, and for a group that had no
         task there lately.
         """
-        source = self.queues.get(queue)
+        source = self.service.queues.get(queue)
         groups = source.settings.groups
         line = self.store.item(*line_item(queue, line_name(group_key))) if groups else None
         if groups is None or line is None or TURN not in line:
@@ -90,7 +81,7 @@ class FairGroups:
             self._count(queue, group_key, State.ENQUEUED),
             self._count(queue, group_key, State.INFLIGHT),
             source.group_limit or None,
-            self.limits.blocking(source, [group_key]).get(group_key),
+            self.service.group_limits.blocking(source, [group_key]).get(group_key),
             self.now(),
         )
 
@@ -110,10 +101,10 @@ class FairGroups:
         ]
         shares.sort(key=lambda one: (-one.turns, one.due_since))
         shown = shares[:SHOWN]
-        blocked = self.limits.blocking(queue, [one.group_key for one in shown])
+        blocked = self.service.group_limits.blocking(queue, [one.group_key for one in shown])
         shown = [replace(one, blocked=blocked.get(one.group_key)) for one in shown]
         return NextTurns(shown, looked_at)
 
     def _count(self, queue: str, group_key: str, state: State) -> int:
         where = TaskFilter(states=(str(state),), group_key=group_key)
-        return self.inspect.count(queue, where).count
+        return self.service.inspect.count(queue, where).count

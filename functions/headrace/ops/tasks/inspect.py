@@ -2,11 +2,10 @@
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest
@@ -17,13 +16,14 @@ from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
 from headrace.domain.task import SHOWN_STATES, TURN_LANE, Place, State, Task, untold
 from headrace.ops.shared.leases import with_present_ends
-from headrace.ops.shared.offloaded import OffloadedTexts
-from headrace.ops.shared.paging import Cursors
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.walks import CountPosition, Walk
-from headrace.store.base import Store
 from headrace.store.call_scope import restricted
 from headrace.store.records.indexes import index_of
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _READ: Final = 50  # tasks read at once
 _ENTRIES: Final = 1_000  # entries read at once, where they tell by themselves who is meant
@@ -74,16 +74,12 @@ class Counted:
         return self.cursor is not None
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Inspect:
+class Inspect(ServicePart):
     """The use case, with what it needs from outside; *patience* is a count's seconds per call."""
 
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    cursors: Cursors
-    patience: float = 5.0
-    texts: OffloadedTexts = field(default_factory=partial(OffloadedTexts, None))
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 5.0
 
     def list(
         self,
@@ -106,11 +102,11 @@ class Inspect:
         unless they are to *fetch*.
         Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
-        source = self.queues.cached(queue)
+        source = self.service.queues.cached(queue)
         scope = f"tasks {queue} {where} {descending}"
         walk = Walk(self.now())
         if cursor is not None:
-            walk = Walk.read(self.cursors.read(scope, cursor))
+            walk = Walk.read(self.service.cursors.read(scope, cursor))
         tasks: list[Task] = []
         room = AnswerRoom()
         until = self.now() + _LOOKS_FOR
@@ -134,7 +130,7 @@ class Inspect:
                 break
         else:
             return self._listing(source, where, tasks, walk, None, fetch=fetch)
-        cursor = self.cursors.write(scope, walk.state())
+        cursor = self.service.cursors.write(scope, walk.state())
         return self._listing(source, where, tasks, walk, cursor, fetch=fetch)
 
     def _listing(
@@ -154,7 +150,7 @@ class Inspect:
     def _whole(self, tasks: Sequence[Task], *, fetch: bool) -> tuple[Task, ...]:
         """Return *tasks* as they are shown; a text that is lost stays null."""
         present = with_present_ends(self.store, tasks)
-        return tuple(self.texts.filled(present) if fetch else present)
+        return tuple(self.service.texts.filled(present) if fetch else present)
 
     def count(
         self, queue: str, where: TaskFilter = EVERY_TASK, *, cursor: str | None = None
@@ -164,9 +160,9 @@ class Inspect:
         One call is a step: it ends when it has looked at many, or for some seconds.
         Raises NotFound for the queue, InvalidRequest for ``state`` and ``cursor``.
         """
-        source = self.queues.cached(queue)
+        source = self.service.queues.cached(queue)
         scope = f"count {queue} {where}"
-        state = None if cursor is None else self.cursors.read(scope, cursor)
+        state = None if cursor is None else self.service.cursors.read(scope, cursor)
         by_state = dict.fromkeys(SHOWN_STATES, 0)
         steps: Iterator[Walk | CountPosition]
         at: Walk | CountPosition
@@ -181,7 +177,7 @@ class Inspect:
         until = self.now() + timedelta(seconds=self.patience)
         for after in steps:
             if after.looked_at >= most or self.now() > until:
-                return Counted(by_state, at.as_of, self.cursors.write(scope, after.state()))
+                return Counted(by_state, at.as_of, self.service.cursors.write(scope, after.state()))
         return Counted(by_state, at.as_of, None)
 
     def _look(
@@ -369,7 +365,7 @@ class Inspect:
         found = self.store.read(task_ids, payload=payload or bool(where.payload))
         if not where.payload:
             return found
-        filled = self.texts.filled([*found.values()], ("payload",))
+        filled = self.service.texts.filled([*found.values()], ("payload",))
         return {task.id: task for task in filled}
 
     def _merged(

@@ -1,7 +1,7 @@
 """Children of a report: tasks that are created in the same transaction, or not at all."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -18,11 +18,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import Task
-from headrace.ops.shared.lines import Lines
-from headrace.ops.shared.queues import QueueOperations
-from headrace.ops.shared.stack_secret import DerivedIds
+from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_unused
-from headrace.ops.tasks.batches import BatchOperations
 from headrace.ops.tasks.enqueue import (
     EnqueueOutcome,
     EnqueueResult,
@@ -32,7 +29,7 @@ from headrace.ops.tasks.enqueue import (
     with_id,
 )
 from headrace.ops.tasks.unique_ids import with_unique_ids
-from headrace.store.base import Done, Store
+from headrace.store.base import Done
 
 _BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
@@ -64,17 +61,8 @@ class SpawnResult:
     children: tuple[EnqueueResult, ...] = ()
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Spawning:
+class Spawning(ServicePart):
     """The use case, with what it needs from outside."""
-
-    store: Store
-    queues: QueueOperations
-    now: Callable[[], datetime]
-    batches: BatchOperations
-    lines: Lines
-    uploads: Callable[[Iterable[TaskSpec], str], Mapping[str, str]]
-    derived_ids: DerivedIds
 
     def children(
         self,
@@ -94,10 +82,12 @@ class Spawning:
         made: list[Child] = []
         spawn = self._with_unique_ids(spawn, now)
         wanted = [batch_id for _, new in spawn for batch_id in new.batches]
-        keys, refused = self.batches.joining(wanted, parent=parent) if wanted else ({}, {})
+        keys, refused = (
+            self.service.task_batches.joining(wanted, parent=parent) if wanted else ({}, {})
+        )
         for place, (name, new) in enumerate(spawn):
             try:
-                queue = self.queues.cached(name)
+                queue = self.service.queues.cached(name)
             except NotFound as missing:
                 message = f"spawn[{place}].queue: {missing}"
                 raise InvalidRequest(message) from None
@@ -105,7 +95,9 @@ class Spawning:
                 if batch_id in refused:
                     message = f"spawn[{place}].batches[{at}]: {refused[batch_id]}"
                     raise InvalidRequest(message)
-            if new.upload and (wrong := self.uploads([new], queue.name).get(new.upload.name)):
+            if new.upload and (
+                wrong := self.service.uploads.faults([new], queue.name).get(new.upload.name)
+            ):
                 message = f"spawn[{place}].{wrong}"
                 raise InvalidRequest(message)
             due_at = new.due_at(now) + place * MICROSECOND
@@ -121,7 +113,7 @@ class Spawning:
     ) -> Sequence[tuple[str, TaskSpec]]:
         if all(new.unique_for is None for _, new in spawn):
             return spawn
-        specs = with_unique_ids(self.store, self.derived_ids, spawn, now)
+        specs = with_unique_ids(self.store, self.service.derived_ids, spawn, now)
         return [(queue, new) for (queue, _), new in zip(spawn, specs, strict=True)]
 
     def _in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
@@ -131,7 +123,7 @@ class Spawning:
             places = [place for place, child in enumerate(made) if child.queue.name == name]
             new = [made[place].new for place in places]
             ids = [made[place].task_id for place in places]
-            taken = self.lines.take_for(made[places[0]].queue, new, ids, now)
+            taken = self.service.lines.take_for(made[places[0]].queue, new, ids, now)
             turns |= {places[number]: turn for number, turn in taken.items()}
         return tuple(
             replace(child, turn=turns.get(place), placed_at=now if child.queue.strict else None)

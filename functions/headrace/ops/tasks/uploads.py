@@ -7,16 +7,21 @@ see ``local.payloads``.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, cast
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
 from headrace.domain import limits, offload
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.offload import PATH, ObjectStore, OwnObjects, Upload
+from headrace.domain.offload import PATH, OwnObjects, Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import OffloadedText
-from headrace.ops.shared.queues import QueueOperations
+from headrace.ops.shared.service_part import ServicePart
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 Origin = str | None
 """Where the service is, as ``http://host``; None for a program that has it in its own process."""
@@ -34,20 +39,18 @@ class UploadGrant:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Uploads:
+class Uploads(ServicePart):
     """The use case, with what it needs from outside.
 
     *on* is whether texts are kept outside of tasks at all.  *key* signs the service's own URLs.
     """
 
-    queues: QueueOperations
-    objects: ObjectStore | None
-    on: bool
-    key: bytes
-    now: Callable[[], datetime]
-    new_id: Callable[[datetime], str] = new_task_id
-    new_token: Callable[[], str] = new_request_token
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.on: bool = service.settings.payload_offload_bytes > 0
+        self.key: bytes = sha256(f"payloads {service.settings.admin_key}".encode()).digest()
+        self.new_id: Callable[[datetime], str] = new_task_id
+        self.new_token: Callable[[], str] = new_request_token
 
     def grant(
         self, queue: str, *, size: int, digest: str, task_id: str | None, origin: Origin
@@ -57,8 +60,8 @@ class Uploads:
         The task has *task_id*, or an id made here.
         Raises NotFound for the queue, and InvalidRequest where payloads cannot be uploaded.
         """
-        target = self.queues.cached(queue)
-        if self.objects is None or not self.on:
+        target = self.service.queues.cached(queue)
+        if self.service.objects is None or not self.on:
             message = (
                 "payloads are not kept outside the table here, so none can be uploaded: "
                 "set PayloadOffloadBytes, or HEADRACE_PAYLOAD_OFFLOAD_BYTES on one machine"
@@ -77,16 +80,16 @@ class Uploads:
             digest=digest,
             now=now,
         )
-        door = self.objects.door()
+        door = self.service.objects.door()
         if door is not None:
             return UploadGrant(made, *door.upload_url(made, limits.UPLOAD_SECONDS))
         return UploadGrant(made, self._own_url("PUT", made.name, origin), _headers(made))
 
     def url_of(self, payload: OffloadedText, origin: Origin) -> str:
         """Return where a worker gets an uploaded *payload*, within an hour."""
-        if self.objects is None:
+        if self.service.objects is None:
             raise Unavailable("payloads are kept elsewhere, and nothing says where")
-        door = self.objects.door()
+        door = self.service.objects.door()
         if door is not None:
             return door.download_url(payload.name, limits.UPLOAD_SECONDS)
         return self._own_url("GET", payload.name, origin)
@@ -101,9 +104,9 @@ class Uploads:
         known = {name: one.fault(queue, now) for name, one in wanted.items()}
         faults = {name: f"{_FIELD} {fault}" for name, fault in known.items() if fault}
         rest = [name for name in wanted if name not in faults]
-        if self.objects is None:
+        if self.service.objects is None:
             return faults | dict.fromkeys(rest, f"{_FIELD} is of a service that keeps payloads")
-        sizes = self.objects.sizes(rest) if rest else {}
+        sizes = self.service.objects.sizes(rest) if rest else {}
         for name in rest:
             if name not in sizes:
                 faults[name] = f"{_FIELD} was not uploaded, or is used up"
@@ -138,9 +141,9 @@ class Uploads:
     @property
     def own_objects(self) -> OwnObjects:
         """The objects that are reached by URLs of ours."""
-        if self.objects is None or self.objects.door() is not None:
+        if self.service.objects is None or self.service.objects.door() is not None:
             raise Unavailable("payloads are not kept by this service")
-        return cast("OwnObjects", self.objects)
+        return cast("OwnObjects", self.service.objects)
 
 
 def _headers(made: Upload) -> dict[str, str]:

@@ -3,18 +3,21 @@
 A move, a retry or a restart is no end: whoever waits goes on with the task.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from threading import Event
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import NotFound
 from headrace.domain.task import FINISHED, Task
 from headrace.ops.shared.leases import with_present_ends
-from headrace.store.base import Ends, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Ends
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
 
 _GROWTH: Final = 1.5
 _CEILING: Final = 5  # times the first pause
@@ -22,16 +25,14 @@ _WOKEN_SECONDS: Final = 1.0
 """The pause where the store tells of the end: only whether to wait on is looked at then."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Waiting:
+class Waiting(ServicePart):
     """The use case, with what it needs from outside; *poll_after_seconds* is the first pause."""
 
-    store: Store
-    now: Callable[[], datetime]
-    poll_after_seconds: float = 1.0
-    sleep: Callable[[float], None] = time.sleep
-    ends: Ends | None = None
-    new_event: Callable[[], Event] = Event
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.poll_after_seconds: float = service.settings.poll_after_seconds
+        self.ends: Ends | None = service.store.ends
+        self.new_event: Callable[[], Event] = Event
 
     def wait(
         self,
@@ -75,7 +76,7 @@ class Waiting:
     def _pausing(self, task_id: str) -> Iterator[Callable[[float], None]]:
         """Return what pauses between two looks, for at most so many seconds."""
         if self.ends is None:
-            yield _Growing(self.sleep, self.poll_after_seconds)
+            yield _Growing(self.service.sleep, self.poll_after_seconds)
             return
         woken = self.new_event()
 

@@ -21,12 +21,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
-from headrace.client.address import FileAddress, HttpAddress, TablesAddress, read_address
+from headrace.client.address import (
+    FileAddress,
+    HttpAddress,
+    TablesAddress,
+    read_address,
+)
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.limits import OFFLOAD_BYTES
 from headrace.domain.offload import ObjectStore
 from headrace.embedded.service import service_on
-from headrace.runtime.wiring import Settings, UseCases, build, objects_of, utc_now
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build, objects_of, utc_now
 from headrace.spark.sources.options import SourceOption, whole, word
 from headrace.store.base import Store
 from headrace.store.objects import objects_beside
@@ -208,7 +214,7 @@ def _local_service(env: Mapping[str, str]) -> FileAddress | None:
 
 
 @cache
-def opened(connection: StoreConnection) -> UseCases:
+def opened(connection: StoreConnection) -> Service:
     """Return the use cases over the tables, made once in each process.
 
     They go by the tables' clock where this machine's is off: leases are instants.

@@ -21,10 +21,15 @@ from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.ids import LeaseName, group_of
 from headrace.domain.instants import micros_of
 from headrace.domain.task import State, Task
-from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
+from headrace.ops.delivery.reports import (
+    ReportOutcome,
+    ReportStatus,
+    TaskReport,
+    WorkerError,
+)
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from headrace.ops.shared.leases import GroupStatuses, Leases, find_group
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import (
     INLINE,
@@ -236,11 +241,11 @@ def _held(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
         yield record_batch(uses.deliveries.whole(source, list(tasks)))
 
 
-def _as_it_was(uses: UseCases, page: pa.RecordBatch) -> pa.RecordBatch:
+def _as_it_was(uses: Service, page: pa.RecordBatch) -> pa.RecordBatch:
     """Return *page* with the payloads that were not written down, as their tasks have them now."""
     missing = lacking(page)
     tasks = list(uses.deliveries.store.read(missing).values()) if missing else []
-    filled = uses.deliveries.texts.filled(tasks) if tasks else []
+    filled = uses.deliveries.service.texts.filled(tasks) if tasks else []
     return with_payloads(page, {task.id: task.payload for task in filled})
 
 

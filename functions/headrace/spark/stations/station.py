@@ -23,7 +23,7 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
 from headrace.domain.limits import WORKER_QUEUES
 from headrace.domain.worker import Command, WorkerHeartbeat
-from headrace.runtime.wiring import UseCases
+from headrace.runtime.service import Service
 from headrace.spark.session import ELSEWHERE
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import heartbeat
@@ -130,7 +130,7 @@ class StationHeartbeat(PeriodicThread):
     def __init__(
         self,
         station: StationSettings,
-        uses: UseCases,
+        uses: Service,
         stopping: threading.Event,
         queues: Sequence[str],
     ) -> None:

@@ -11,7 +11,8 @@ from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.items import EVER, Between
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
@@ -35,14 +36,14 @@ def store(path: Path, clock: ManualClock) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def use(store: SqliteStore, clock: ManualClock) -> UseCases:
+def use(store: SqliteStore, clock: ManualClock) -> Service:
     use = build(Settings(admin_key="test"), store, now=clock)
     use.queues.create("mail", QueueSettings(history_retention_in_seconds=0))
     use.queues.create("post", QueueSettings())
     return use
 
 
-def enqueue(use: UseCases, number: int, payload: str = "{}", queue: str = "mail") -> set[str]:
+def enqueue(use: Service, number: int, payload: str = "{}", queue: str = "mail") -> set[str]:
     tags = {"n": "1"}
     ids: set[str] = set()
     for start in range(0, number, 25):
@@ -54,7 +55,7 @@ def enqueue(use: UseCases, number: int, payload: str = "{}", queue: str = "mail"
 class Scan:
     """One part, read page by page."""
 
-    def __init__(self, use: UseCases, store: SqliteStore, part: tuple[int, int]) -> None:
+    def __init__(self, use: Service, store: SqliteStore, part: tuple[int, int]) -> None:
         self._use, self._pages, self._part = use, store.pages(), part
         self._start: Any = None
         self.sizes: list[int] = []
@@ -82,7 +83,7 @@ class Scan:
 
 @pytest.mark.parametrize("number", [1, 3, 7, 200])
 def test_the_parts_together_have_every_task_once(
-    use: UseCases, store: SqliteStore, number: int
+    use: Service, store: SqliteStore, number: int
 ) -> None:
     ids = enqueue(use, 100)
 
@@ -93,7 +94,7 @@ def test_the_parts_together_have_every_task_once(
     assert sorted(found) == sorted(ids)
 
 
-def test_no_page_is_much_larger_than_a_megabyte(use: UseCases, store: SqliteStore) -> None:
+def test_no_page_is_much_larger_than_a_megabyte(use: Service, store: SqliteStore) -> None:
     payload = json.dumps("x" * 200_000)
     enqueue(use, 25, payload)
     (part,) = store.pages().parts(1)
@@ -104,14 +105,14 @@ def test_no_page_is_much_larger_than_a_megabyte(use: UseCases, store: SqliteStor
     assert len(Scan(use, store, part).next("task_id")) == 25  # which needs no payload
 
 
-def test_a_file_without_tasks_has_parts_without_any(use: UseCases, store: SqliteStore) -> None:
+def test_a_file_without_tasks_has_parts_without_any(use: Service, store: SqliteStore) -> None:
     parts = store.pages().parts(2)
 
     assert parts == [(0, 0), (0, 0)]
     assert Scan(use, store, parts[0]).rest() == []
 
 
-def entries(use: UseCases, store: SqliteStore, place: Place, between: Between) -> list[str]:
+def entries(use: Service, store: SqliteStore, place: Place, between: Between) -> list[str]:
     """Return the ids of the tasks of one partition of the index, read page by page."""
     ids: list[str] = []
     start: Any = None
@@ -125,7 +126,7 @@ def entries(use: UseCases, store: SqliteStore, place: Place, between: Between) -
 
 
 def test_a_partition_of_the_index_is_read_by_time(
-    use: UseCases, store: SqliteStore, clock: ManualClock
+    use: Service, store: SqliteStore, clock: ManualClock
 ) -> None:
     payload = json.dumps("x" * 100_000)
     (first,) = enqueue(use, 1, payload, queue="post")
@@ -141,13 +142,13 @@ def test_a_partition_of_the_index_is_read_by_time(
     assert entries(use, store, place, (0, before)) == [first]
 
 
-def everything(use: UseCases, store: SqliteStore) -> set[str]:
+def everything(use: Service, store: SqliteStore) -> set[str]:
     (part,) = store.pages().parts(1)
     return {item["task_id"]["S"] for item in Scan(use, store, part).rest()}
 
 
 def test_tasks_are_read_by_their_ids_with_what_is_asked_for(
-    use: UseCases, store: SqliteStore, clock: ManualClock
+    use: Service, store: SqliteStore, clock: ManualClock
 ) -> None:
     (there,) = enqueue(use, 1, '"letter"')
 
@@ -160,7 +161,7 @@ def test_tasks_are_read_by_their_ids_with_what_is_asked_for(
 
 
 def test_tasks_with_a_time_limit_and_a_retention_show_both(
-    use: UseCases, store: SqliteStore
+    use: Service, store: SqliteStore
 ) -> None:
     use.queues.create("brief", QueueSettings(expires_in_seconds=10))
     (cancelled, *_) = sorted(enqueue(use, 2, queue="brief"))

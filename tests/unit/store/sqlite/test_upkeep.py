@@ -12,7 +12,8 @@ import pytest
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
-from headrace.runtime.wiring import Settings, UseCases, build
+from headrace.runtime.service import Service
+from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.failures import Unusable
@@ -38,13 +39,13 @@ def store(path: Path, clock: ManualClock) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def use(store: SqliteStore, clock: ManualClock) -> UseCases:
+def use(store: SqliteStore, clock: ManualClock) -> Service:
     use = build(Settings(admin_key="test"), store, now=clock)
     use.queues.create("mail", QueueSettings(expires_in_seconds=10))
     return use
 
 
-def enqueue(use: UseCases, count: int, payload: str = "{}") -> list[str]:
+def enqueue(use: Service, count: int, payload: str = "{}") -> list[str]:
     """Enqueue tasks and return their ids."""
     ids: list[str] = []
     while len(ids) < count:
@@ -54,7 +55,7 @@ def enqueue(use: UseCases, count: int, payload: str = "{}") -> list[str]:
 
 
 def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
-    use: UseCases, store: SqliteStore, clock: ManualClock
+    use: Service, store: SqliteStore, clock: ManualClock
 ) -> None:
     enqueue(use, 10)
     clock.forward(11)
@@ -91,7 +92,7 @@ def test_a_trial_write_leaves_pages_that_are_given_back_in_steps(store: SqliteSt
 
 
 def test_a_backup_is_a_file_like_any_other_and_its_owners_alone(
-    use: UseCases, store: SqliteStore, tmp_path: Path
+    use: Service, store: SqliteStore, tmp_path: Path
 ) -> None:
     ids = enqueue(use, 30)
 
@@ -122,7 +123,7 @@ def test_a_backup_to_where_no_file_can_be_is_refused(store: SqliteStore, tmp_pat
 
 
 def test_a_backup_is_made_where_a_file_has_one_name_only(
-    use: UseCases, store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    use: Service, store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = enqueue(use, 3)
 
@@ -141,7 +142,7 @@ def test_a_backup_is_made_where_a_file_has_one_name_only(
 
 
 def test_damage_is_shown_line_by_line_and_met_as_one_clear_error(
-    use: UseCases, store: SqliteStore, path: Path
+    use: Service, store: SqliteStore, path: Path
 ) -> None:
     ids = enqueue(use, 500, json.dumps("x" * 1000))
     store.close()

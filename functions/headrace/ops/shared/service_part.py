@@ -1,0 +1,15 @@
+"""The base of the service's parts."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
+
+class ServicePart:
+    """A part of the service, which takes the other parts from *service* when it needs them."""
+
+    def __init__(self, service: "Service") -> None:
+        self.service = service
+        self.store = service.store
+        self.now = service.now

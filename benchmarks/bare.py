@@ -17,11 +17,11 @@ from typing import Final, Self
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.ids import new_task_id
-from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
+from headrace.domain.times import micros_of
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.rows import COLUMNS, Row, row_of
 from headrace.store.sqlite.schema import begin

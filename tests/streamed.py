@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import micros_of
 from headrace.domain.task import Place, State, Task
-from headrace.domain.write import TaskWrite
+from headrace.domain.times import micros_of
+from headrace.domain.transitions import TaskWrite
 from headrace.store.base import Noting, Outcome, Record, Store
 from headrace.store.items import to_item
 from tests.manual_clock import ManualClock

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from headrace.domain.durations import written
+from headrace.domain.times import duration_text
 
 _DAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _MONTHS: Final = (
@@ -38,7 +38,7 @@ def spoken(cron: str | None, every_seconds: float | None, zone: str) -> str:
 
 def _length(seconds: float) -> str:
     """Return a length without its one: ``every minute``, not ``every 1 min``."""
-    return _ALONE.get(seconds) or written(seconds)
+    return _ALONE.get(seconds) or duration_text(seconds)
 
 
 def _cron(fields: list[str]) -> str | None:

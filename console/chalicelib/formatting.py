@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from headrace.domain.durations import written
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import TaskError
+from headrace.domain.times import duration_text
 
 THIN: Final = "\u202f"  # a thin space that no line is broken at
 _CUT: Final = 14  # letters of an id that are shown whole
@@ -134,7 +134,9 @@ def retries(retry: RetryStrategy) -> str:
     few = min(3, retry.max_retries)
     if not any(retry.delay_seconds(n, 0.5) for n in range(1, few + 1)):
         return f"{retry.max_retries}, at once"
-    shown = ", ".join(written(round(retry.delay_seconds(n, 0.5), 3)) for n in range(1, few + 1))
+    shown = ", ".join(
+        duration_text(round(retry.delay_seconds(n, 0.5), 3)) for n in range(1, few + 1)
+    )
     more = ", …" if retry.max_retries > few else ""
     return f"{retry.max_retries}, after {shown}{more}"
 

@@ -10,9 +10,9 @@ from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
-from headrace.domain import durations, limits
+from headrace.domain import limits, times
 from headrace.domain.errors import FieldError, HeadraceError
-from headrace.domain.payload_paths import QUOTED
+from headrace.domain.filters import QUOTED
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority
 
@@ -62,14 +62,14 @@ class FormErrors:
     def length(
         self, name: str, text: str, within: limits.Bounds, *, whole: bool = False
     ) -> Seconds | None:
-        """Read a length of time, as `durations.read` does; None for nothing."""
+        """Read a length of time, as `times.read_duration` does; None for nothing."""
         if not text.strip():
             return None
-        fault = durations.fault(text, within, whole=whole)
+        fault = times.duration_fault(text, within, whole=whole)
         if fault:
             self.add(name, fault)
             return None
-        return durations.read(text)
+        return times.read_duration(text)
 
     def whole_seconds(self, name: str, text: str, within: limits.Bounds) -> int | None:
         """Read a length of time in whole seconds; None for nothing."""

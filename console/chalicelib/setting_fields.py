@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from headrace.domain import durations, limits
-from headrace.domain.durations import written
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
+from headrace.domain import limits, times
+from headrace.domain.filters import QUOTED
 from headrace.domain.indexing import fields_fault, read_field
-from headrace.domain.payload_paths import QUOTED
 from headrace.domain.push import Target
 from headrace.domain.queue import (
     AlertSettings,
@@ -24,6 +22,8 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settings import Kind, declared_settings
+from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
+from headrace.domain.times import duration_text
 
 from .forms import FormErrors
 from .push_fields import (
@@ -57,7 +57,7 @@ def retry_texts(retry: RetryStrategy) -> dict[str, str]:
     return {
         "retry_kind": retry.kind.value,
         **texts_in(retry),
-        "intervals": ", ".join(map(written, retry.intervals)),
+        "intervals": ", ".join(map(duration_text, retry.intervals)),
     }
 
 
@@ -130,10 +130,10 @@ def as_shown(name: str, text: str) -> str:
     """Return what was typed into a field as the form shows it: 120 seconds are ``2m``."""
     try:
         if name in DURATIONS:
-            return written(durations.read(text))
+            return duration_text(times.read_duration(text))
         if name == "intervals":
             parts = filter(None, map(str.strip, text.split(",")))
-            return ", ".join(written(durations.read(part)) for part in parts)
+            return ", ".join(duration_text(times.read_duration(part)) for part in parts)
     except ValueError:
         pass
     return text
@@ -149,7 +149,7 @@ def texts_of(settings: QueueSettings) -> dict[str, str]:
         **retry_texts(settings.retry_strategy),
         **texts_in(dequeuing),
         **(texts_in(rate) if rate else {**texts_in(RateLimiting(1)), "rate_tokens": ""}),
-        "aging": written(settings.priority.aging_in_seconds) if settings.priority else "",
+        "aging": duration_text(settings.priority.aging_in_seconds) if settings.priority else "",
         **_group_texts(settings.groups),
         **texts_in(settings.dead_letter_queue_config),
         **push_texts(settings.target, settings.on_end),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.domain import durations, limits
+from headrace.domain import limits, times
 from headrace.domain.retry import Backoff, Seconds
 from headrace.domain.settings import Kind, own_settings
 from headrace.domain.settings import Setting as Declared
@@ -76,7 +76,7 @@ def _text(kind: Kind, value: Any) -> str:  # noqa: ANN401 (of whatever type the 
         return ""
     match kind:
         case Kind.SECONDS:
-            return durations.written(value)
+            return times.duration_text(value)
         case Kind.FLAG:
             return "yes" if value else "no"
         case Kind.TEXT | Kind.WORD:
@@ -102,10 +102,10 @@ class Typed:
 
     def length(self, name: str, within: tuple[float, float]) -> Seconds:
         """Read a length of time that must be there."""
-        fault = durations.fault(self.texts[name], within)
+        fault = times.duration_fault(self.texts[name], within)
         if fault:
             self.errors.add(name, fault)
-        return within[0] if fault else durations.read(self.texts[name])
+        return within[0] if fault else times.read_duration(self.texts[name])
 
     def whole(self, name: str, within: tuple[int, int]) -> int:
         """Read a whole number that must be there."""
@@ -146,17 +146,17 @@ class Typed:
         low, high = limits.RETRY_DELAY_SECONDS
         parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
         wrong = ""
-        if len(parts) > most or any(durations.fault(part, (low, high)) for part in parts):
+        if len(parts) > most or any(times.duration_fault(part, (low, high)) for part in parts):
             wrong = (
                 f"must be {least} to {most} lengths of time such as 10s, 1m, 10m, with commas "
-                f"between, each from {durations.written(low)} to {durations.written(high)}"
+                f"between, each from {times.duration_text(low)} to {times.duration_text(high)}"
             )
         elif self.texts["retry_kind"] == Backoff.INTERVALS and not parts:
             wrong = f"must have {least} to {most} waits for a list of waits"
         if wrong:
             self.errors.add("intervals", wrong)
             return ()
-        return tuple(map(durations.read, parts))
+        return tuple(map(times.read_duration, parts))
 
 
 def read_number(text: str) -> Seconds | None:

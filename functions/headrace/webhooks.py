@@ -10,7 +10,7 @@ The secret is what ``headrace queue secret NAME`` shows.
 import time
 from collections.abc import Callable, Mapping
 
-from headrace.domain.signing import (
+from headrace.domain.push_messages import (
     ID_HEADER,
     SIGNATURE_HEADER,
     TIMESTAMP_HEADER,

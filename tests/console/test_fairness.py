@@ -2,7 +2,7 @@
 
 import re
 
-from headrace.domain.fairness import GroupMode, GroupSettings
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from tests.console.conftest import Browser
 
 FAIR = GroupSettings(GroupMode.FAIR, {"acme": 4.0})

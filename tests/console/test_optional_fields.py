@@ -8,7 +8,6 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchEvent, Callback
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.filters import TaskFilter
 from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
@@ -18,6 +17,7 @@ from headrace.domain.queue import AlertSettings, DequeuingSettings, QueueSetting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from headrace.ops.operators.keys import BOOTSTRAP

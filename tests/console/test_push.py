@@ -2,7 +2,7 @@
 
 from headrace.domain.alerts import Measured
 from headrace.domain.push import Target
-from headrace.domain.push_answers import PushLimit, TargetAnswer
+from headrace.domain.push_messages import PushLimit, TargetAnswer
 from headrace.domain.queue import AlertSettings
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.seats import Seat

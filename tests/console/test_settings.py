@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.on_end import OnEnd
 from headrace.domain.push import MASK, Target
 from headrace.domain.queue import (
@@ -19,6 +18,7 @@ from headrace.domain.queue import (
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settings import Kind, Setting, declared_settings
 from headrace.domain.task import State
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from tests.console.conftest import Browser, Shown, typed_in
 
 URL = "https://example.com/tasks"

@@ -7,9 +7,9 @@ import pytest
 
 from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import AlertSettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore

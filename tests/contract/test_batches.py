@@ -18,11 +18,11 @@ from headrace.domain.errors import (
     NotFound,
     Unavailable,
 )
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.task import BatchEnd, Priority, State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import pytest
 
 from headrace.domain import cost
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DequeuingSettings, PrioritySettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Priority, State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.call_scope import Meter, metered

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Principal, Role
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.on_end import OnEnd
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.http.task_answers import task_answer
 from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.keys import acting

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import RETURN_LANE, TURN_LANE, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.filters import fingerprint
-from headrace.domain.instants import micros_of
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
+from headrace.domain.times import micros_of
 from headrace.domain.transitions import TaskFault
 from headrace.history.faults import (
     FAULT_BYTES,

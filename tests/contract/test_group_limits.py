@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from headrace.domain.change import Entry
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World
 

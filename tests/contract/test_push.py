@@ -5,7 +5,7 @@ import random
 import pytest
 
 from headrace.domain.push import Target
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.domain.task import State
 from headrace.ops.delivery.push import PushRun
 from headrace.ops.tasks.explain import ReasonCode

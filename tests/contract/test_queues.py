@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, VersionMismatch
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import DeadLetterConfig, QueueSettings
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
 from tests.contract.conftest import World, new_world

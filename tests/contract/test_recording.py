@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import recorder
-from headrace.domain.instants import micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.write import TaskWrite
+from headrace.domain.times import micros_of
+from headrace.domain.transitions import TaskWrite
 from headrace.history.flows import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import Priority
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.records import schedules as schedule_records
 from tests.contract.conftest import World

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
 from headrace.domain.queue import DequeuingSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.shard_deliveries import ShardDeliveries
 from tests.contract.conftest import World
 

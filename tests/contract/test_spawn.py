@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World, overtaken

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.fairness import (
-    GroupMode,
-    GroupSettings,
-    OnDead,
-)
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import (
+    GroupMode,
+    GroupSettings,
+    OnDead,
+)
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, dies, hooked
 

@@ -7,12 +7,11 @@ import pytest
 
 from headrace.domain.errors import NotFound
 from headrace.domain.filters import TaskFilter
-from headrace.domain.operate import BulkAction
+from headrace.domain.operate import BulkAction, Undo
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, DeadReason, State, Task
-from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.store.call_scope import metered

@@ -7,7 +7,7 @@ from typing import Any
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.lease import LeaseGroup
-from headrace.domain.operate import STATES_BY_ACTION, BulkAction, operate
+from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Undo, kept, operate, undelete
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held
@@ -20,7 +20,6 @@ from headrace.domain.task import (
     Task,
     TaskError,
 )
-from headrace.domain.undo import Undo, kept, undelete
 from tests.manual_clock import ManualClock
 from tests.unit.domain.test_lifecycle_acts import (
     DELAY,

@@ -16,13 +16,12 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchEvent, Callback
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.domain.queue import (
     AlertSettings,
     DeadLetterConfig,
@@ -33,6 +32,7 @@ from headrace.domain.queue import (
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import SHOWN_STATES
+from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.transitions import batch_deltas
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.local.tables import DynamoDBClient, TableNames, Template

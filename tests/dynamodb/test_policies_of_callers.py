@@ -17,10 +17,10 @@ from headrace.client.calls import service, work
 from headrace.client.calls.tasks import cancel_task
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Forbidden
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.push import Target
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
+from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.local.tables import DynamoDBClient, Template
 from headrace.ops.operators.keys import BOOTSTRAP

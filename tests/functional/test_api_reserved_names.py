@@ -7,12 +7,12 @@ import pytest
 from headrace import App
 from headrace.client.codec import PLAIN
 from headrace.domain.access import Role
-from headrace.domain.reserved import SPAWN
+from headrace.domain.limits import SPAWN_TASK
 from headrace.testing import MemoryService
 from tests.functional.conftest import Answer, Service
 from tests.functional.roles import keyed
 
-RESERVED = [{"task": SPAWN, "args": {"tasks": []}}, {"a": "é", "task": "headrace.anything"}]
+RESERVED = [{"task": SPAWN_TASK, "args": {"tasks": []}}, {"a": "é", "task": "headrace.anything"}]
 ESCAPED = [
     r'{"\u0074ask": "headrace\u002espawn"}',
     '{"task": "mine", "task": "headrace.spawn"}',
@@ -137,7 +137,7 @@ def test_an_encoded_payload_is_never_a_built_in_task() -> None:
 
     with MemoryService() as made, made.serving(app):
         app.ensure_queues()
-        payload = {"task": SPAWN, "args": {"tasks": [{"queue": "work", "payload": 1}]}}
+        payload = {"task": SPAWN_TASK, "args": {"tasks": [{"queue": "work", "payload": 1}]}}
         task = app.client.enqueue("work", payload)
 
         made.run(app)

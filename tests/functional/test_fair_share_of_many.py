@@ -2,9 +2,9 @@
 
 import pytest
 
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

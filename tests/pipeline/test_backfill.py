@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.instants import micros_of
 from headrace.domain.task import SHOWN_STATES, State, Task
+from headrace.domain.times import micros_of
 from headrace.history.changelog import FILLED, Line, digest
 from headrace.history.proof import legal_moves
 from headrace.spark.lake.backfill import Backfilled, backfill

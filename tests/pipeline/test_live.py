@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
+from headrace.domain.times import micros_of
 from headrace.history.changelog import Line
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof_with_table

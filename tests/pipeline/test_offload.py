@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import State
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark.sources.columns import columns_of
 from headrace.spark.sources.connect import StoreConnection, store
 from headrace.spark.sources.leasing import Intake, leased, named

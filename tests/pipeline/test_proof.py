@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace.domain.instants import instant_of
+from headrace.domain.times import instant_of
 from headrace.history.changelog import Line
 from headrace.history.proof import LATEST, ProofReport
 from headrace.spark.lake.checks import checks

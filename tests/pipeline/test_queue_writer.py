@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark import register
 from headrace.spark.sources.leasing import Intake, leased
 from headrace.spark.sources.outlet import Outlet

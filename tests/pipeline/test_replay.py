@@ -7,10 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import PrioritySettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import (
     NO_TAGS,

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.push import Target
 from headrace.domain.queue import QueueSettings
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark import Station
 from headrace.spark.sources.leasing import FRAME, framed
 from headrace.spark.sources.reading import QueuePartition, QueueReading

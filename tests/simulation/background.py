@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.runtime.service import Service
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import Lost, World

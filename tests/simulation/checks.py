@@ -13,10 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 from headrace.domain.ids import group_of, shown_lease
-from headrace.domain.instants import micros_of
 from headrace.domain.task import FINISHED, State, Task
-from headrace.domain.transitions import transition
-from headrace.domain.write import Spot, TaskWrite, last_spot_of, spot_of
+from headrace.domain.times import micros_of
+from headrace.domain.transitions import Spot, TaskWrite, last_spot_of, spot_of, transition
 from headrace.history.changelog import line
 from headrace.history.proof import REMEMBERED, conditions
 from headrace.spark.lake.schemas import CHANGES

@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 from headrace.domain.ids import group_of
 from headrace.domain.task import State, Task
-from headrace.domain.write import TaskWrite, last_spot_of
+from headrace.domain.transitions import TaskWrite, last_spot_of
 from tests.simulation.checks import check, seconds
 from tests.simulation.facts import Facts
 from tests.simulation.scenario import Scenario

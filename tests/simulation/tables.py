@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.domain.change import Change
-from headrace.domain.write import TaskWrite
+from headrace.domain.transitions import TaskWrite
 from headrace.store.base import Noting, Outcome, Record
 from headrace.store.dynamo import DynamoStore
 from tests.streamed import Streamed

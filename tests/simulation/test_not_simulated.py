@@ -18,14 +18,13 @@ from headrace.domain.access import Role
 from headrace.domain.batch import BatchDelta, TaskBatch, owed_for
 from headrace.domain.change import Change, Equals
 from headrace.domain.errors import KeyExists, Unavailable
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.operate import BulkAction
 from headrace.domain.patch import Patch, Patched
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.domain.queue import (
     AlertSettings,
     DequeuingSettings,
@@ -36,6 +35,7 @@ from headrace.domain.queue import (
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
+from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.ops.delivery.push import PushRun
 from headrace.ops.operators.action_work import CLAIMED_FOR

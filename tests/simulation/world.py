@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from headrace.domain.write import TaskWrite
+from headrace.domain.transitions import TaskWrite
 from headrace.embedded.service import EmbeddedService
 from headrace.embedded.transport import EmbeddedRequest, answer
 from headrace.runtime.service import Service

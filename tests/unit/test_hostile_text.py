@@ -19,12 +19,11 @@ from console.chalicelib.setting_fields import read_settings, texts_of
 from headrace.client.app.signature import Signature
 from headrace.domain import (
     access,
-    durations,
     filters,
     indexing,
     list_query,
-    payload_paths,
     query,
+    times,
 )
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.domain.escaping import escape_unseen
@@ -62,12 +61,12 @@ def read_form(text: str) -> object:
 
 PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "query": query.read,
-    "payload path": payload_paths.parts_of,
+    "payload path": filters.parts_of,
     "indexed field": lambda text: indexing.fields_fault([text]),
     "called function": list_query.called_function,
     "tags in a form": lambda text: FormErrors().tags("tag", text),
     "settings form": read_form,
-    "length of time": durations.read,
+    "length of time": times.read_duration,
     "cron": read_cron,
     "fingerprint": lambda text: filters.fingerprint(text, text),
     "pattern of queues": lambda text: access.covers(text, "a" * 128),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
-from headrace.domain.query_grammar import written_term
+from headrace.domain.query import written_term
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.sentences import changes, sentence

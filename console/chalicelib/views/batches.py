@@ -7,7 +7,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import TaskBatch
-from headrace.domain.query_grammar import written_term
+from headrace.domain.query import written_term
 from headrace.domain.workflow import WORKFLOW_TAG, StepNode, part_id, step_tree
 from headrace.ops.operators import visibility
 from headrace.ops.tasks.steps import BatchStep, BatchSteps, steps_of

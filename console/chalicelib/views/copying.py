@@ -6,12 +6,12 @@ from typing import ClassVar, Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.durations import EXAMPLES
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
+from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.plan import TaskSpec
-from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import Task
+from headrace.domain.times import DURATION_EXAMPLES
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import checked_reason
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
@@ -201,7 +201,7 @@ def _page(
               options=queue_options(context)),
         Field("tags", "Tags", given("tags", tags), hint="key=value, key=value", width="l",
               error=errors.of("tags")),
-        Field("delay", "Due in", given("delay"), "text", f"{EXAMPLES}; nothing is at once.",
+        Field("delay", "Due in", given("delay"), "text", f"{DURATION_EXAMPLES}; empty: now.",
               errors.of("delay")),
         Field("priority", "Priority", given("priority", task.priority or ""), "select",
               "In a queue with priorities.", errors.of("priority"), width="s",

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import ClassVar
 
 from headrace.domain.access import Permission
-from headrace.domain.durations import written
-from headrace.domain.fairness import GroupSettings, OnDead
 from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
 from headrace.domain.settings import Kind, own_settings
 from headrace.domain.task import Status
+from headrace.domain.task_groups import GroupSettings, OnDead
+from headrace.domain.times import duration_text
 from headrace.history.listening import OnDuty
 from headrace.history.stats import GroupGlance, QueueStats
 from headrace.ops.shared.push_status import PushStatus
@@ -257,7 +257,7 @@ def _target(queue: Queue, push: PushStatus | None) -> tuple[Fact, ...]:
     return (
         Fact("Target", target.shown),
         Fact("Requests at once", formatting.number(target.max_concurrency)),
-        Fact("Time for one", written(target.timeout_in_seconds)),
+        Fact("Time for one", duration_text(target.timeout_in_seconds)),
         Fact("Its headers", ", ".join(target.headers) or "none"),
         Fact("Dispatchers now", formatting.number(push.running)),
         Fact("Answers", codes or "none yet"),
@@ -302,21 +302,21 @@ def _own_settings(settings: QueueSettings) -> Iterator[Fact]:
         elif not value and one.about.zero:
             yield Fact(one.about.title, one.about.zero)
         else:
-            words = written if one.kind is Kind.SECONDS else formatting.number
+            words = duration_text if one.kind is Kind.SECONDS else formatting.number
             yield Fact(one.about.title, words(value))
 
 
 def _settings(queue: Queue) -> tuple[Fact, ...]:
     settings = queue.settings
     config = settings.dead_letter_queue_config
-    kept = written(config.retention_period_in_seconds)
+    kept = duration_text(config.retention_period_in_seconds)
     most = f", at most {formatting.number(config.max_size)}" if config.max_size else ""
     return (
         *_own_settings(settings),
         Fact("Retries", formatting.retries(settings.retry_strategy)),
         Fact("Limits", limits_of(queue) or "none"),
         Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
-        Fact("High tasks ahead by", written(settings.priority.aging_in_seconds))
+        Fact("High tasks ahead by", duration_text(settings.priority.aging_in_seconds))
         if settings.priority
         else Fact("Priorities", "none"),
         Fact("Groups", _shares(settings.groups) if settings.groups else "none"),

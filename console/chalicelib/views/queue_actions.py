@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.durations import written
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, State
+from headrace.domain.times import duration_text
 from headrace.history.tally import by_state
 from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import checked_reason
@@ -70,7 +70,7 @@ def pause(context: RequestContext) -> Reply:
             status=400,
         )
     context.use.queues.pause(context.queue, resume_in_seconds=seconds, reason=reason)
-    until = f" It resumes by itself in {written(seconds)}." if seconds else ""
+    until = f" It resumes by itself in {duration_text(seconds)}." if seconds else ""
     done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
     return Redirect(_queue_page(context), done)
 

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.domain.access import Permission
-from headrace.domain.durations import written
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
 from headrace.domain.settings import Kind, declared_settings
 from headrace.domain.task import Status
+from headrace.domain.times import duration_text
 from headrace.history.stats import EventRates, Glance
 from headrace.ops.operators import visibility
 
@@ -269,7 +269,7 @@ def limit_words(name: Threshold, limit: float) -> str:
     """Return in words that a limit of this *name* is reached."""
     if name is Threshold.DEAD:
         return f"{formatting.count_of(int(limit), 'task')} dead in a minute"
-    for_ = written(limit)
+    for_ = duration_text(limit)
     return f"oldest ready for {for_}" if name is Threshold.OLDEST_READY else f"no worker for {for_}"
 
 

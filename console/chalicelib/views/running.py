@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.operate import ActionStatus
-from headrace.domain.query_grammar import written_term
+from headrace.domain.query import written_term
 from headrace.ops.operators.actions import Allowed
 from headrace.store.records.actions import ActionRun
 

@@ -7,13 +7,13 @@ from zoneinfo import available_timezones
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.durations import EXAMPLES, written
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.reserved import RESERVED_TASK, reserved_task
+from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.domain.task_fields import SetBy, texts
+from headrace.domain.times import DURATION_EXAMPLES, duration_text
 
 from .. import urls
 from ..forms import FormErrors, check_json, tags_text
@@ -234,7 +234,7 @@ def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[st
     """Return the form as it is filled in for *settings*."""
 
     def text(value: float | None) -> str:
-        return "" if value is None else written(value)
+        return "" if value is None else duration_text(value)
 
     return {
         "queue": queue,
@@ -294,7 +294,7 @@ def _page(
             *names,
             field("cron", "Cron", "Minute, hour, day of month, month, weekday; seconds before them "
                   f"if you like. Knows L, W, # and names.{paused}", width="l"),
-            field("every_seconds", "Or every", f"Instead of cron: {EXAMPLES}."),
+            field("every_seconds", "Or every", f"Instead of cron: {DURATION_EXAMPLES}."),
             field("timezone", "Time zone of cron", "Of IANA, as Europe/Madrid.",
                   options=_zones()),
         ),

@@ -7,12 +7,12 @@ from typing import ClassVar, Final
 from zoneinfo import ZoneInfo
 
 from headrace.domain.access import Permission
-from headrace.domain.durations import written
 from headrace.domain.errors import NotFound
 from headrace.domain.schedule import Schedule, ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Status
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.ticks import zone
+from headrace.domain.times import duration_text
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
@@ -349,7 +349,7 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
     every = (
         Fact("Cron", settings.cron, code=True) if settings.cron else None,
         Fact("Time zone", settings.timezone) if settings.cron else None,
-        Fact("Every", written(settings.every_seconds)) if settings.every_seconds else None,
+        Fact("Every", duration_text(settings.every_seconds)) if settings.every_seconds else None,
         *(
             Fact(one.title, text)
             for one in texts(SetBy.SCHEDULE)
@@ -362,7 +362,7 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         Fact("Expires", _expiry(settings)),
         Fact("When expired", ON_EXPIRY_TEXTS[settings.on_expiry]),
         Fact("Missed runs", MISSED_TEXTS[settings.missed]),
-        Fact("Lease", "as the queue says" if keepalive is None else written(keepalive)),
+        Fact("Lease", "as the queue says" if keepalive is None else duration_text(keepalive)),
         Fact("Retries", "as the queue says" if retry is None else formatting.retries(retry)),
         Fact("Created", at=schedule.created_at),
         Fact("Changed", at=schedule.updated_at),
@@ -374,4 +374,4 @@ def _expiry(settings: ScheduleSettings) -> str:
     seconds = settings.expires_in_seconds
     if seconds is None:
         return "as the queue says"
-    return f"{written(seconds)} after it is due" if seconds else "never"
+    return f"{duration_text(seconds)} after it is due" if seconds else "never"

@@ -9,8 +9,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import WHOLE_ID_RE, mistyped
-from headrace.domain.query import Query
-from headrace.domain.query_grammar import written_term
+from headrace.domain.query import Query, written_term
 from headrace.domain.task import Status
 from headrace.ops.operators import visibility
 from headrace.ops.operators.search import FoundTasks

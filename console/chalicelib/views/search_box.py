@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from headrace.domain import query, query_grammar
+from headrace.domain import query
 from headrace.domain.query import Query
 from headrace.domain.task import Status
 
@@ -39,7 +39,7 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
     return SearchBox(
         action=url({}),
         text=wanted.text,
-        error=wanted.errors.of(query_grammar.FIELD),
+        error=wanted.errors.of(query.FIELD),
         terms=tuple(
             Link(text, url({**wanted.query(), SEARCHED: query.written(rest)}))
             for text, rest in terms
@@ -78,7 +78,7 @@ def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[R
     return SearchBox(
         action=context.url(wanted.of.route),
         text=wanted.text,
-        error=wanted.errors.of(query_grammar.FIELD),
+        error=wanted.errors.of(query.FIELD),
         terms=tuple(
             Link(text, wanted.url(**{SEARCHED: rest})) for text, rest in wanted.where.without_each()
         ),

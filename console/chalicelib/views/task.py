@@ -8,10 +8,10 @@ from typing import ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
-from headrace.domain.fairness import shown_turn, turn_of_instant
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.domain.task_fields import TITLED
+from headrace.domain.task_groups import shown_turn, turn_of_instant
 from headrace.ops.operators import visibility
 from headrace.ops.tasks.spawn import ids_of_children
 

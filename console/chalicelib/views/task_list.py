@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from headrace.domain import limits, query, query_grammar
+from headrace.domain import limits, query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import (
@@ -130,12 +130,10 @@ class TaskQuery:
         try:
             asked = query.read(self.typed)
         except InvalidRequest as error:
-            self.errors.take(error, otherwise=query_grammar.FIELD)
+            self.errors.take(error, otherwise=query.FIELD)
             return Query()
         if asked.where.payload and not context.allows(Permission.DETAILS, context.queue):
-            self.errors.add(
-                query_grammar.FIELD, "names a payload, and payloads are not shown to this key"
-            )
+            self.errors.add(query.FIELD, "names a payload, and payloads are not shown to this key")
         return asked
 
     def _fingerprint(self, given: str) -> str | None:

@@ -31,7 +31,7 @@ from headrace.cli.output import (
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import ActionName, bulk_tasks, undo
 from headrace.domain.errors import Finished, NotFound
-from headrace.domain.undo import BACK_ALREADY
+from headrace.domain.operate import BACK_ALREADY
 from headrace.wire.tasks import Bulk, BulkResult, Undoable
 
 _target: Final = options(

@@ -13,10 +13,10 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli import params
 from headrace.cli.session import CliSession
-from headrace.domain.durations import written
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.settings import Kind, Setting
 from headrace.domain.task_fields import SetBy, texts
+from headrace.domain.times import duration_text
 
 _COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
 
@@ -187,7 +187,7 @@ def setting_option(setting: Setting) -> Decorator:
     """Return the option that the declaration of *setting* describes."""
     name, usual = f"--{setting.about.short.replace('_', '-')}", setting.default
     if setting.kind is Kind.SECONDS:
-        usual = written(usual)
+        usual = duration_text(usual)
     elif setting.kind is Kind.FLAG:
         usual = "yes" if usual else "no"
     help_ = f"{setting.hint} Default: {usual}." if usual else setting.hint

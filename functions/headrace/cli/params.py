@@ -15,7 +15,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from headrace.domain import durations
+from headrace.domain import times
 from headrace.domain.task import Priority
 
 _PER: Final = {
@@ -44,7 +44,7 @@ _AGO: Final = re.compile(r"([+-])(\S+)")
 def seconds(text: str | float) -> float:
     """Read a length of time: `30`, `30s`, `1.5m`, `1h30m`, `7d`; a plain number is seconds."""
     try:
-        return durations.read(str(text))
+        return times.read_duration(str(text))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 

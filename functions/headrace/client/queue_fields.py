@@ -6,7 +6,6 @@ Names and values are the contract's.  Every one may be left out, in the nested o
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
-from headrace.domain.fairness import GroupSettings
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -15,6 +14,7 @@ from headrace.domain.queue import (
     RateLimiting,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.task_groups import GroupSettings
 from headrace.wire.queues import AlertsShown, OnEndShown, TargetShown
 
 Kind: TypeAlias = Literal["exponential", "linear", "quadratic", "fixed", "intervals"] | Backoff

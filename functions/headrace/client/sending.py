@@ -17,7 +17,7 @@ from headrace.client.settings import utc_now
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
-from headrace.domain.reserved import RELAY, SPAWN
+from headrace.domain.limits import RELAY_TASK, SPAWN_TASK
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import KeyHeld, Level, Overwritable
 from headrace.shapes import convert
@@ -232,7 +232,7 @@ def callback_entry(task: SpawnedTask, codec: Codec, *, path: str) -> dict[str, A
 
     Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
     """
-    if not is_built_in(task.payload, RELAY):
+    if not is_built_in(task.payload, RELAY_TASK):
         return _traced_entry(task, codec, path)
     return {**_traced_entry(replace(task, payload=None), codec, path), "relay": True}
 
@@ -270,7 +270,7 @@ def _report_entry(report: Report, codec: Codec, path: str) -> dict[str, Any]:
 
 def _spawned_entry(child: SpawnedTask, codec: Codec, path: str) -> dict[str, Any]:
     """Return *child* as JSON has it; the service writes the payload of one that spawns more."""
-    if not is_built_in(child.payload, SPAWN):
+    if not is_built_in(child.payload, SPAWN_TASK):
         return {**_traced_entry(child, codec, path), "queue": child.queue}
     later = [
         _spawned_entry(later_child(one), codec, f"{path}.spawn[{number}]")

@@ -28,7 +28,7 @@ from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
-from headrace.domain.reserved import RELAY
+from headrace.domain.limits import RELAY_TASK
 from headrace.domain.workflow import STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
 from headrace.wire.tasks import Enqueued, Task
 
@@ -271,7 +271,7 @@ def _relay(call: SpawnedTask, id: str) -> SpawnedTask:
     """Return a relay to where *call* goes, due at once."""
     return replace(
         call,
-        payload={"task": RELAY, "args": {}},
+        payload={"task": RELAY_TASK, "args": {}},
         batches=None,
         tags={WORKFLOW_TAG: id},
         retry_strategy=None,

@@ -19,9 +19,9 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final, Self
 
-from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import BatchEnd, Membership
+from headrace.domain.times import micros_of
 
 HASHES: Final = 2**64
 DEAD_IDS: Final = 100

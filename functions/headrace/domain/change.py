@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from headrace.domain.copies import altered, quick
-from headrace.domain.fairness import Turn
 from headrace.domain.lifecycle import Rule
 from headrace.domain.task import TURN_LANE, Place, State, Task
+from headrace.domain.task_groups import Turn
 
 
 @quick

@@ -27,9 +27,9 @@ from functools import lru_cache
 from typing import Final
 
 from headrace.domain.copies import quick
-from headrace.domain.instants import EPOCH, MICROSECOND, instant_of
 from headrace.domain.limits import GROUP_ID_RE
 from headrace.domain.task import Priority, Task
+from headrace.domain.times import EPOCH, MICROSECOND, instant_of
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
 WHOLE_ID_RE = re.compile(f"tsk_[{_ALPHABET}]{{26}}", re.ASCII)

@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Final
 
 from headrace.domain.ids import group_key, leases_of, new_group_id
-from headrace.domain.instants import MICROSECOND, instant_of, micros_of
 from headrace.domain.limits import KEEPALIVE_SECONDS
 from headrace.domain.patch import (
     EXPIRES,
@@ -30,6 +29,7 @@ from headrace.domain.patch import (
     text,
 )
 from headrace.domain.retry import Seconds
+from headrace.domain.times import MICROSECOND, instant_of, micros_of
 
 GRACE: Final = timedelta(days=1)
 """How long a group that has ended is kept: the index may show its tasks for a while."""

@@ -8,12 +8,10 @@ a message that goes on behind the name of the field, or None where nothing is wr
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
-
-from headrace.domain.reserved import PREFIX, reserved_member
 
 if TYPE_CHECKING:
     from headrace.domain.task import Task
@@ -249,7 +247,8 @@ def result_fault(result: str | None) -> str:
     except (ValueError, RecursionError) as error:
         return f"must be JSON: {error}"
     if member := reserved_member(result):
-        return f"must not have the member {member}: names that begin with {PREFIX} are reserved"
+        reserved = f"names that begin with {RESERVED_PREFIX} are reserved"
+        return f"must not have the member {member}: {reserved}"
     return ""
 
 
@@ -307,3 +306,52 @@ def tags_faults(tags: Mapping[Any, object]) -> Iterator[tuple[str | None, str]]:
 
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+RESERVED_PREFIX: Final = "headrace."
+"""Names of tasks and members of results that begin so are reserved."""
+
+SPAWN_TASK: Final = "headrace.spawn"
+"""The task that spawns what one report has no room for; the service writes its payload."""
+
+RELAY_TASK: Final = "headrace.relay"
+"""The task that stands for the members of its batch in other batches; likewise."""
+
+RESERVED_TASK: Final = f"must not begin with {RESERVED_PREFIX}: these names are reserved"
+
+
+def reserved_task(payload: str) -> str | None:
+    """Return the reserved name of the task that the JSON text *payload* calls; None for none."""
+    if not _may_name(payload):
+        return None
+    name = _read(payload).get("task")
+    return name if isinstance(name, str) and name.startswith(RESERVED_PREFIX) else None
+
+
+def reserved_member(result: str) -> str | None:
+    """Return the first reserved name of a member of the JSON text *result*; None for none."""
+    if not _may_name(result):
+        return None
+    return next((name for name in _read(result) if name.startswith(RESERVED_PREFIX)), None)
+
+
+def spawn_payload(entries: Iterable[str]) -> str:
+    """Return the payload of a task that spawns *entries*, which are JSON texts."""
+    return f'{{"task":"{SPAWN_TASK}","args":{{"tasks":[{",".join(entries)}]}}}}'
+
+
+RELAY_PAYLOAD: Final = f'{{"task":"{RELAY_TASK}","args":{{}}}}'
+
+
+def _may_name(text: str) -> bool:
+    r"""Return whether *text* may hold the prefix: as it is, or escaped as ``\u0068eadrace.``."""
+    return text.lstrip(" \t\n\r").startswith("{") and (RESERVED_PREFIX in text or "\\u" in text)
+
+
+def _read(text: str) -> dict[str, object]:
+    """Return the members of an object; none of one nested so deeply that the SDK cannot read it."""
+    try:
+        found = json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

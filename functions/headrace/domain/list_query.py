@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from headrace.domain.query_grammar import QueryText, ReadValue, written_term, written_word
+from headrace.domain.query import QueryText, ReadValue, written_term, written_word
 
 Row = TypeVar("Row")
 Fits: TypeAlias = Callable[[Any, Any], bool]

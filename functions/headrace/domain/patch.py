@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from headrace.domain.instants import EPOCH
+from headrace.domain.times import EPOCH
 
 Value: TypeAlias = int | str | frozenset[str]
 Fields: TypeAlias = Mapping[str, Value]

@@ -26,8 +26,6 @@ from headrace.domain.change import (
 )
 from headrace.domain.copies import altered, quick
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import Turn
-from headrace.domain.instants import MICROSECOND
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action, Actor, rule
 from headrace.domain.offload import Upload
@@ -45,6 +43,8 @@ from headrace.domain.task import (
     Task,
 )
 from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, cleared
+from headrace.domain.task_groups import Turn
+from headrace.domain.times import MICROSECOND
 
 LEASE: Final = cleared(ClearedBy.DELIVERY_END)
 _TOMBSTONE: Final = cleared(ClearedBy.TOMBSTONE)

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from headrace.domain import limits
-from headrace.domain.fairness import GroupSettings, Turn
 from headrace.domain.ids import shard_of
 from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
@@ -24,6 +23,7 @@ from headrace.domain.task import (
     Task,
     places_of,
 )
+from headrace.domain.task_groups import GroupSettings, Turn
 
 AGREED_AFTER: Final = timedelta(seconds=limits.SETTINGS_TTL_SECONDS[1] + 60)
 """So long after a change nobody acts on earlier settings any more, and the index shows it.

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.instants import MICROSECOND, instant_of, micros_of
 from headrace.domain.patch import Copy, Fields, Patch, Puts, When, number, text
 from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.times import MICROSECOND, instant_of, micros_of
 
 BUCKETS: Final = "bucket"
 """The kind of the control items that are buckets, each with the name of its queue."""

@@ -10,12 +10,12 @@ from itertools import islice, takewhile
 from typing import Final
 
 from headrace.domain import limits
-from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority
 from headrace.domain.task_fields import TASK_FIELDS, SetBy
+from headrace.domain.times import micros_of
 
 LOOK_AHEAD: Final = timedelta(minutes=3)
 """Ticks this near are enqueued now, so that a scheduler may come late or not at all."""

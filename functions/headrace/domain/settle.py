@@ -26,15 +26,15 @@ from headrace.domain.change import (
     UnsetOrAtMost,
 )
 from headrace.domain.copies import altered, quick
-from headrace.domain.fairness import Turn
 from headrace.domain.ids import group_of, leases_of, opened_at
-from headrace.domain.instants import MICROSECOND
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, dead_retention, end, parted
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
 from headrace.domain.task_fields import ClearedBy, cleared
+from headrace.domain.task_groups import Turn
+from headrace.domain.times import MICROSECOND
 
 BY_THE_SERVICE: Final = "-"
 """The digest of a report that no worker made."""

@@ -25,8 +25,6 @@ from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Final
 
-from headrace.domain.fairness import TURN, line_item
-from headrace.domain.instants import EPOCH, MICROSECOND, micros_of
 from headrace.domain.patch import (
     EXPIRES,
     Copy,
@@ -41,6 +39,8 @@ from headrace.domain.patch import (
     text,
 )
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import TURN, line_item
+from headrace.domain.times import EPOCH, MICROSECOND, micros_of
 
 _HELD: Final = "held"
 _SLOT: Final = re.compile("s[0-9]+")
@@ -162,8 +162,8 @@ class Stay:
     def parse(cls, text: str) -> "Stay":
         """Return the one that a slot keeps as *text*.
 
-        What a strict queue of the same name kept there (see ``domain.strict``) has the number of a
-        place for a time: it is one that no task is due at.
+        The slot of an earlier strict queue of the same name (see ``domain.task_groups``) has the
+        number of a place instead of a due time; no task is due then.
         """
         task_id, due, *_ = text.split(" ")
         return cls(task_id, EPOCH + int(due, 16) * MICROSECOND)

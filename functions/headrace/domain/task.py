@@ -241,9 +241,9 @@ class Task:
     ``batches`` are those it is counted in, None for none; ``batch`` is the one that made it, its
     callback.
     ``group_key`` is whose it is, among those that share its queue.  ``turn`` is set while it waits
-    in the lane of turns, where it is ``scheduled_at``, and stays until it waits elsewhere
-    (see ``domain.fairness``).  ``after`` is the place before its own in the line of a strict group
-    (see ``domain.strict``).
+    in the lane of turns, where it is ``scheduled_at``, and stays until it waits elsewhere.
+    ``after`` is the place before its own in the line of a strict group.  For both see
+    ``domain.task_groups``.
     ``on_expiry`` is set where its schedule lets it be removed instead of becoming a dead letter.
     ``dedupe_until`` is set where its dedupe key is free from its first delivery on.
     ``has_progress`` is set while ``progress`` is of the latest delivery; else an earlier one

@@ -16,9 +16,9 @@ from typing import Final, Protocol
 from zoneinfo import ZoneInfo, available_timezones
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.instants import MICROSECOND
 from headrace.domain.retry import Seconds
 from headrace.domain.schedule import Schedule
+from headrace.domain.times import MICROSECOND
 
 _SECOND: Final = timedelta(seconds=1)
 _DAY: Final = timedelta(days=1)

@@ -29,14 +29,13 @@ import msgspec
 from headrace.domain.access import covers
 from headrace.domain.filters import MESSAGE
 from headrace.domain.ids import group_of, settled_under
-from headrace.domain.instants import micros_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import OffloadedText, State, Task
 from headrace.domain.task_fields import REPLAYED
-from headrace.domain.transitions import Transition, UnreadableWrite
-from headrace.domain.write import Spot, TaskWrite
+from headrace.domain.times import micros_of
+from headrace.domain.transitions import Spot, TaskWrite, Transition, UnreadableWrite
 from headrace.store.base import Lake
 
 RAW: Final = "raw"

@@ -7,7 +7,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from headrace.domain.batch import BatchDelta
-from headrace.domain.instants import micros_of
+from headrace.domain.times import micros_of
 from headrace.domain.transitions import Transition
 from headrace.history.tally import Tally
 from headrace.store.base import Record

@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import MINUTE, instant_of, micros_of
+from headrace.domain.times import MINUTE, instant_of, micros_of
 from headrace.history.counter_buffer import BUFFER, Buffer
 from headrace.history.faults import FAULTS, Kinds, QueueFaults, change_faults
 from headrace.history.tally import Activity, Counts, Tally, counts_of, minutes_body, minutes_of

@@ -8,8 +8,8 @@ from typing import Final
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
 from headrace.domain.filters import standing_fault_of
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State, Task
+from headrace.domain.times import instant_of, micros_of
 from headrace.history.faults import FAULTS, FaultCount, QueueFaults
 from headrace.history.flows import by_five_minutes, by_hour
 from headrace.history.tally import CANCELLED, STATES

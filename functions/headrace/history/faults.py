@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from headrace.domain.instants import instant_of
+from headrace.domain.times import instant_of
 from headrace.domain.transitions import Event, TaskFault, Transition
 from headrace.history.flows import SLOT, Slots, add_slots, recent
 from headrace.store.base import Record, Store

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Final
 
 from headrace.domain.access import Permission, Principal
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import State
+from headrace.domain.times import instant_of, micros_of
 from headrace.domain.transitions import Transition
 from headrace.ops.shared.service_part import ServicePart
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from headrace.domain.change import Entry
 from headrace.domain.filters import TaskFilter
-from headrace.domain.instants import MICROSECOND
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
+from headrace.domain.times import MICROSECOND
 from headrace.ops.tasks.inspect import Inspect
 from headrace.ops.tasks.walks import Walk
 from headrace.store.base import Store

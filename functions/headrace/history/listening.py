@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from headrace.domain.instants import MINUTE, micros_of
 from headrace.domain.queue import Queue
+from headrace.domain.times import MINUTE, micros_of
 from headrace.domain.transitions import Event
 from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.service_part import ServicePart

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.domain.indexing import Match, needs_payload, terms_of
 from headrace.domain.task import State, Task
-from headrace.domain.write import TaskWrite, spot_of
+from headrace.domain.transitions import TaskWrite, spot_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.records.indexes import every_index
 

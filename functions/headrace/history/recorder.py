@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.domain.batch import DEAD_IDS, QUEUES, BatchDelta
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import MINUTE
 from headrace.domain.offload import may_come_again
 from headrace.domain.task import State
-from headrace.domain.transitions import Event, Transition, batch_deltas, transition
-from headrace.domain.write import TaskWrite
+from headrace.domain.times import MINUTE
+from headrace.domain.transitions import Event, TaskWrite, Transition, batch_deltas, transition
 from headrace.history.changelog import Changelog, Line, line
 from headrace.history.counter_buffer import Buffer
 from headrace.history.counters import CHUNK_BYTES, buffer_of

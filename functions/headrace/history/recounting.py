@@ -34,9 +34,9 @@ from headrace.domain.batch import HASHES, FoundMembers, TaskBatch, hash_of
 from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Place, State, Task, places_of
+from headrace.domain.times import instant_of, micros_of
 from headrace.domain.transitions import standing_fault
 from headrace.history.faults import QueueFaults, QueueKinds, count_of, kinds_body, kinds_of
 from headrace.history.tally import CANCELLED, STATES, Counts, counts_of

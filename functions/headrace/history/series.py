@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.domain.instants import MICROSECOND, MINUTE, micros_of
+from headrace.domain.times import MICROSECOND, MINUTE, micros_of
 from headrace.history.tally import Activity
 from headrace.store.base import Lake
 

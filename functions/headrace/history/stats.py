@@ -17,9 +17,9 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace.domain.instants import MINUTE, instant_of, micros_of
 from headrace.domain.queue import Queue, Threshold
 from headrace.domain.task import State, Status
+from headrace.domain.times import MINUTE, instant_of, micros_of
 from headrace.domain.transitions import Event
 from headrace.history.index_counts import FINISHED, GLANCE, QueueIndex, Sample, exact_counts
 from headrace.history.series import STEP_SECONDS, Archive, MetricSeries, Steps

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.domain.instants import MINUTE
 from headrace.domain.task import SHOWN_STATES, State
-from headrace.domain.transitions import Event, Happening, Transition
-from headrace.domain.write import Spot
+from headrace.domain.times import MINUTE
+from headrace.domain.transitions import Event, Happening, Spot, Transition
 from headrace.history.faults import QueueKinds, count_faults, count_of, kinds_body, kinds_of
 from headrace.history.flows import QueueFlows
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headrace.domain.instants import MINUTE
 from headrace.domain.task import State
+from headrace.domain.times import MINUTE
 from headrace.domain.transitions import Event
 from headrace.history.flows import QueueFlows
 from headrace.history.tally import (

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch
-from headrace.domain.reserved import RELAY_PAYLOAD
+from headrace.domain.limits import RELAY_PAYLOAD
 from headrace.http.fields import (
     BatchId,
     BatchLife,

@@ -12,8 +12,7 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
-from headrace.domain.query import narrowed
-from headrace.domain.query_grammar import FIELD
+from headrace.domain.query import FIELD, narrowed
 from headrace.domain.retry import DEFAULT_RETRY
 from headrace.domain.task import Priority, Task
 from headrace.http.fields import (

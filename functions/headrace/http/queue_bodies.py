@@ -6,7 +6,6 @@ from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, OnDead
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue import (
@@ -19,6 +18,7 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import FINISHED, SHOWN_STATES, State
+from headrace.domain.task_groups import GroupMode, OnDead
 from headrace.http.declared_fields import with_settings_of
 from headrace.http.fields import (
     CURSOR_LENGTH,

@@ -9,8 +9,8 @@ import msgspec
 from pydantic import Field, model_validator
 
 from headrace.domain import limits
+from headrace.domain.limits import RESERVED_TASK, reserved_task, spawn_payload
 from headrace.domain.plan import TaskSpec
-from headrace.domain.reserved import RESERVED_TASK, reserved_task, spawn_payload
 from headrace.http.fields import (
     Delay,
     Examples,

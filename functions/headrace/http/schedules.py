@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.reserved import RESERVED_TASK, reserved_task
+from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.domain.task_fields import SetBy

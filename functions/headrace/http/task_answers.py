@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.domain.ids import shown_lease
 from headrace.domain.limits import AnswerRoom
+from headrace.domain.operate import Undo
 from headrace.domain.task import SHOWN_STATES, Task
-from headrace.domain.undo import Undo
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
 from headrace.ops.operators.keys import current_actor
 from headrace.wire import tasks as task_wire

@@ -5,8 +5,8 @@ from typing import Annotated, Final, LiteralString
 from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
+from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.plan import TaskSpec
-from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.domain.task_fields import TASK_FIELDS, SetBy
 from headrace.http.declared_fields import with_texts_of

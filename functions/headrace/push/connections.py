@@ -22,8 +22,7 @@ from typing import Any, Final, TypeAlias
 import h11
 import httpcore2 as httpcore
 
-from headrace.domain.addresses import address_fault
-from headrace.domain.push import Destination, PushHosts
+from headrace.domain.push import Destination, PushHosts, address_fault
 
 _IDLE_SECONDS: Final = 4.0
 """How long a connection is kept for the next request; most receivers keep it for 5 seconds."""

@@ -11,8 +11,13 @@ import httpcore2 as httpcore
 
 from headrace.domain import limits
 from headrace.domain.push import REFUSED_TYPE, Destination, PushHosts, Target, url_fault
-from headrace.domain.push_answers import TargetAnswer
-from headrace.domain.signing import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, signature
+from headrace.domain.push_messages import (
+    ID_HEADER,
+    SIGNATURE_HEADER,
+    TIMESTAMP_HEADER,
+    TargetAnswer,
+    signature,
+)
 from headrace.domain.task import Task
 from headrace.push.connections import (
     Connect,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.domain.errors import HeadraceError, NotFound, Unavailable
 from headrace.domain.push import REFUSED_TYPE, Target
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.domain.task import Task
 from headrace.push.sending import CallFunction, TargetSender
 from headrace.runtime.service import Service

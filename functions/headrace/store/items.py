@@ -14,7 +14,6 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
 from headrace.domain.change import Entry
-from headrace.domain.instants import EPOCH, MICROSECOND, instant_of, micros_of
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import (
     BatchEnd,
@@ -27,6 +26,7 @@ from headrace.domain.task import (
     Task,
     TaskError,
 )
+from headrace.domain.times import EPOCH, MICROSECOND, instant_of, micros_of
 from headrace.store import keys
 
 Value = dict[str, Any]  # one attribute in DynamoDB's own JSON, such as {"N": "5"}

@@ -25,7 +25,7 @@ from botocore.session import Session
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import TARGET_ANSWER_BYTES
 from headrace.domain.offload import StoredObject, Upload
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.store.base import LakeObject
 from headrace.store.call_scope import CALL_SECONDS, seconds_left
 from headrace.store.lake import S3Access

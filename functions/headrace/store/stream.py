@@ -6,7 +6,7 @@ The stream shows every write as the item's images before and after it, in Dynamo
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from headrace.domain.write import TaskWrite
+from headrace.domain.transitions import TaskWrite
 from headrace.store.items import from_item
 
 StreamRecord: TypeAlias = Mapping[str, Any]

@@ -5,10 +5,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from headrace.domain.fairness import GroupSettings
 from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, PrioritySettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority, State
+from headrace.domain.task_groups import GroupSettings
 from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing
 from headrace.wire.tasks import Undoable
 

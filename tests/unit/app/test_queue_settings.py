@@ -6,7 +6,6 @@ import pytest
 
 from headrace import App, RetryStrategy
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import (
     DeadLetterConfig,
     DequeuingSettings,
@@ -15,6 +14,7 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import Backoff
 from headrace.domain.task import State
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.testing import MemoryService
 from headrace.wire.queues import AlertsShown, OnEndShown
 

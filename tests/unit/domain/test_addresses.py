@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain.addresses import address_fault
+from headrace.domain.push import address_fault
 
 REFUSED = [
     "0.0.0.1",

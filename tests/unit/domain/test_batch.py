@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from headrace.domain.batch import BatchDelta, TaskBatch
-from headrace.domain.instants import micros_of
+from headrace.domain.times import micros_of
 
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 BATCH = TaskBatch("bat_1", 1, "digest", (), NOW, NOW, created=1, live=1)

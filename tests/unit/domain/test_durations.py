@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain import durations
+from headrace.domain import times
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from headrace.domain import durations
     ],
 )
 def test_it_is_read(text: str, seconds: float) -> None:
-    assert durations.read(text) == seconds
-    assert isinstance(durations.read(text), int) == (seconds == int(seconds))
+    assert times.read_duration(text) == seconds
+    assert isinstance(times.read_duration(text), int) == (seconds == int(seconds))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_it_is_read(text: str, seconds: float) -> None:
 )
 def test_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no length of time|no end of it"):
-        durations.read(text)
+        times.read_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ def test_what_is_none_is_refused(text: str) -> None:
     [(0, "0"), (90, "90s"), (120, "2m"), (0.25, "250ms"), (3_661, "1h1m1s")],
 )
 def test_it_is_written_as_it_is_typed(seconds: float, text: str) -> None:
-    assert durations.written(seconds) == text
+    assert times.duration_text(seconds) == text
 
 
 @given(
     st.integers(0, 400 * 86_400) | st.integers(0, 10**9).map(lambda millis: millis / 1000),
 )
 def test_what_is_written_is_read_as_the_same(seconds: float) -> None:
-    assert durations.read(durations.written(seconds)) == seconds
+    assert times.read_duration(times.duration_text(seconds)) == seconds

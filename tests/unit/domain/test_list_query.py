@@ -13,7 +13,7 @@ from headrace.domain.list_query import (
     earlier,
     not_before,
 )
-from headrace.domain.query_grammar import instant, one_of, text_of, yes_or_no
+from headrace.domain.query import instant, one_of, text_of, yes_or_no
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

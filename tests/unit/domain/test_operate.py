@@ -8,11 +8,11 @@ import pytest
 
 from headrace.domain import plan
 from headrace.domain.change import Change
-from headrace.domain.fairness import GroupMode, GroupSettings, OnDead
 from headrace.domain.operate import BulkAction, Unfit, acted, operate, takes_turn
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.task import Hop, State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 INSTANT = timedelta(microseconds=1)

@@ -7,12 +7,12 @@ import pytest
 
 from headrace.domain import plan
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.queue import PrioritySettings, Queue, QueueSettings
 from headrace.domain.task import Membership, Overwritable, Priority, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 INSTANT = timedelta(microseconds=1)

@@ -16,7 +16,7 @@ from headrace.domain.push import (
     headers_faults,
     url_fault,
 )
-from headrace.domain.push_answers import (
+from headrace.domain.push_messages import (
     PushLimit,
     PushReport,
     TargetAnswer,

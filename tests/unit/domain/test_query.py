@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.filters import STATE_WORDS, TaskFilter, path_of, read_payload, text_at
 from headrace.domain.indexing import fields_fault
 from headrace.domain.limits import QUERY
-from headrace.domain.payload_paths import path_of, read_payload, text_at
 from headrace.domain.query import Query, narrowed, read, written
 from headrace.domain.task import Priority
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.domain import plan, settle
-from headrace.domain.fairness import GroupMode, GroupSettings, Turn
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue, QueueSettings
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import TURN_LANE, State, Task
+from headrace.domain.task_groups import GroupMode, GroupSettings, Turn
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 INSTANT = timedelta(microseconds=1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from headrace import webhooks
-from headrace.domain.signing import derived_secret, signature, signing_generations
+from headrace.domain.push_messages import derived_secret, signature, signing_generations
 from headrace.webhooks import WebhookInvalid
 
 CREATED = datetime(2031, 5, 4, tzinfo=UTC)

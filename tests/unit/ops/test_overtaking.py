@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.fairness import GroupMode, GroupSettings
 from headrace.domain.queue import PrioritySettings
 from headrace.domain.task import Priority
+from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from tests.contract.conftest import lease_name
 from tests.fleet import Fleet

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from headrace.domain.push_answers import TargetAnswer
+from headrace.domain.push_messages import TargetAnswer
 from headrace.store.services import call_function
 from tests.unit.push.receiver import GivenAnswer, Receiver, receiving
 

@@ -19,10 +19,10 @@ from headrace.domain.push import (
     PushHosts,
     Target,
 )
-from headrace.domain.push_answers import (
+from headrace.domain.push_messages import (
     TargetAnswer,
+    derived_secret,
 )
-from headrace.domain.signing import derived_secret
 from headrace.domain.task import Place, State, Task
 from headrace.push.sending import TargetSender, function_event
 from tests.unit.push.receiver import GivenAnswer, Receiver, receiving, scripted

@@ -15,7 +15,6 @@ from headrace.client.app.options import unknown
 from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.fairness import GroupMode, OnDead
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.on_end import TYPES
 from headrace.domain.push import Target, headers_faults
@@ -28,6 +27,7 @@ from headrace.domain.queue import (
 )
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settings import Kind, Setting, declared_settings, own_settings
+from headrace.domain.task_groups import GroupMode, OnDead
 from headrace.wire.base import JsonValue
 
 Declared: TypeAlias = Mapping[str, JsonValue]

@@ -23,8 +23,8 @@ from headrace.client.codec import Codec
 from headrace.client.sending import SpawnedTask, later_child
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
-from headrace.domain.reserved import RELAY, reserved_task
-from headrace.domain.reserved import SPAWN as LOAD
+from headrace.domain.limits import RELAY_TASK, reserved_task
+from headrace.domain.limits import SPAWN_TASK as LOAD
 from headrace.domain.retry import RetryStrategy
 from headrace.wire.tasks import LeasedTask
 
@@ -112,7 +112,7 @@ def _relay(_ctx: Context) -> None:
 
 def built_in() -> dict[str, RawHandler]:
     """Return what works on loads, and on relays of workflows."""
-    return {LOAD: _handler(LOAD, _make), RELAY: _handler(RELAY, _relay)}
+    return {LOAD: _handler(LOAD, _make), RELAY_TASK: _handler(RELAY_TASK, _relay)}
 
 
 def built_in_name(task: LeasedTask) -> str | None:

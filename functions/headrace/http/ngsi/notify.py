@@ -14,13 +14,14 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
 from headrace.domain.limits import (
     PAYLOAD_BYTES,
+    RESERVED_TASK,
     SERVICE_PATH_BYTES,
     SERVICE_PATHS,
     TAG_VALUE_BYTES,
+    reserved_task,
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
-from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.http.fields import Examples, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.request import JSON, Reply, this_request

@@ -19,15 +19,14 @@ from headrace.domain.access import covers
 from headrace.domain.change import Change
 from headrace.domain.copies import altered
 from headrace.domain.errors import NotFound, Unavailable
-from headrace.domain.fairness import Turn
 from headrace.domain.ids import new_request_token
-from headrace.domain.instants import MICROSECOND, instant_of
 from headrace.domain.on_end import TYPES
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
-from headrace.domain.transitions import Event, Happening, Transition
-from headrace.domain.write import TaskWrite
+from headrace.domain.task_groups import Turn
+from headrace.domain.times import MICROSECOND, instant_of
+from headrace.domain.transitions import Event, Happening, TaskWrite, Transition
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Outcome, Refused

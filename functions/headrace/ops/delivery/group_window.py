@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.change import Entry
-from headrace.domain.fairness import line_name
 from headrace.domain.queue import Queue
+from headrace.domain.task_groups import line_name
 from headrace.ops.shared.group_limits import GroupLimits, with_groups
 from headrace.ops.shared.lanes import rank_of
 from headrace.ops.shared.slots import remember

@@ -19,7 +19,7 @@ from headrace.domain.ids import LeaseName, group_of
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import Target
-from headrace.domain.push_answers import PushLimit, TargetAnswer, report_of
+from headrace.domain.push_messages import PushLimit, TargetAnswer, report_of
 from headrace.domain.queue import Queue
 from headrace.domain.retry import DEFAULT_RETRY
 from headrace.domain.task import State, Task

@@ -17,15 +17,16 @@ from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import (
     STATES_BY_ACTION,
     BulkAction,
+    Undo,
     Unfit,
     acted,
+    kept,
     operate,
     takes_turn,
 )
 from headrace.domain.queue import Queue, turn_kept
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task, TaskSnapshot
-from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.observed import commit

@@ -16,7 +16,7 @@ from headrace.domain.list_query import (
     the_beginning,
 )
 from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.domain.query_grammar import (
+from headrace.domain.query import (
     instant,
     one_of,
     queue_name,

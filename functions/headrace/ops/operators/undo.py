@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import NotFound
-from headrace.domain.fairness import Turn
-from headrace.domain.operate import Unfit
+from headrace.domain.operate import BACK_ALREADY, Undo, Unfit, takes_place, undelete
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Task
-from headrace.domain.undo import BACK_ALREADY, Undo, takes_place, undelete
+from headrace.domain.task_groups import Turn
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_unused

@@ -10,10 +10,10 @@ from headrace.domain.batch import TaskBatch
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.list_query import EVERY_ROW, ListQuery
+from headrace.domain.operate import Undo
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Task
-from headrace.domain.undo import Undo
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.operators.undo import Undoing
 from headrace.ops.shared.audit import TOLD, Audit, AuditFilter, AuditRecord

@@ -19,10 +19,10 @@ from headrace.domain.alerts import AlertEvent, AlertState, Measured, judged
 from headrace.domain.change import Change
 from headrace.domain.errors import NotFound
 from headrace.domain.ids import new_task_id
-from headrace.domain.instants import MICROSECOND, MINUTE, micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import AlertSettings, Queue
 from headrace.domain.task import State
+from headrace.domain.times import MICROSECOND, MINUTE, micros_of
 from headrace.domain.transitions import Event
 from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.service_part import ServicePart

@@ -12,7 +12,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.query_grammar import FIELD
+from headrace.domain.query import FIELD
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
 from headrace.domain.task import Task

@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Change, Entry
-from headrace.domain.fairness import LINE_KEPT, line_name
 from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_taking
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import LINE_KEPT, line_name
 from headrace.ops.shared.lanes import with_due_times
 from headrace.ops.shared.lines import group_lines
 from headrace.ops.shared.service_part import ServicePart

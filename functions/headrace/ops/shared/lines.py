@@ -1,7 +1,7 @@
 """Turns of the tasks of a queue with groups: who takes them, and how far they are delivered.
 
-See ``domain.fairness``.  What a process knows may be old: the lines it has moved, and the highest
-turn delivered, which it looks up and writes at most once a second.  A wrong guess of a line costs a
+See ``domain.task_groups``.  A process may have old values of the lines and of the highest turn
+delivered, which it looks up and writes at most once a second.  A wrong guess of a line costs a
 write.  A turn that was delivered and is not known here only lets those who had nothing waiting come
 a little earlier.
 """
@@ -17,12 +17,18 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
-from headrace.domain.fairness import (
+from headrace.domain.patch import Fields, number
+from headrace.domain.plan import TaskSpec
+from headrace.domain.queue import Queue
+from headrace.domain.slots import GroupLine
+from headrace.domain.task import State, Task
+from headrace.domain.task_groups import (
     DELIVERED,
     DELIVERED_KEPT,
     LINE_KEPT,
     TURN,
     Places,
+    Spot,
     Turn,
     TurnTaking,
     delivering,
@@ -31,12 +37,6 @@ from headrace.domain.fairness import (
     line_name,
     turn_of_instant,
 )
-from headrace.domain.patch import Fields, number
-from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine
-from headrace.domain.strict import Spot
-from headrace.domain.task import State, Task
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Store

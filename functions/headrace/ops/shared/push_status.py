@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
-from headrace.domain.instants import instant_of
 from headrace.domain.push import Target
-from headrace.domain.push_answers import PushLimit, TargetAnswer
+from headrace.domain.push_messages import PushLimit, TargetAnswer
 from headrace.domain.queue import Queue
+from headrace.domain.times import instant_of
 from headrace.ops.shared.seats import UNTIL
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Store

@@ -18,13 +18,13 @@ from headrace.domain.errors import (
     QueueExists,
     VersionMismatch,
 )
-from headrace.domain.fairness import OnDead
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
+from headrace.domain.operate import Undo
 from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
-from headrace.domain.undo import Undo
+from headrace.domain.task_groups import OnDead
 from headrace.ops.shared.audit import ActionOutcome, changed_settings, checked_reason
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart

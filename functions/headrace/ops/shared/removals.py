@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain import plan
+from headrace.domain.operate import Undo, kept
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task
-from headrace.domain.undo import Undo, kept
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_left

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import micros_of
 from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
+from headrace.domain.times import micros_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
-from headrace.domain.instants import instant_of, micros_of
+from headrace.domain.times import instant_of, micros_of
 from headrace.store.base import Record, Store
 
 LASTS: Final = timedelta(seconds=60)

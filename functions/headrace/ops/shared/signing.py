@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from headrace.domain.push_messages import OVERLAP, derived_secret, signing_generations
 from headrace.domain.queue import Queue
-from headrace.domain.signing import OVERLAP, derived_secret, signing_generations
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import SIGNING, StackSecret
 

@@ -1,4 +1,4 @@
-"""Notes in the lines of strict groups; see ``domain.strict``.
+"""Notes in the lines of strict groups; see ``domain.task_groups``.
 
 A note costs a read and a write unit for each call and group.  There is room for some thirty in a
 line, of those that it has not come past; what finds none is not noted, as if whoever wrote it had
@@ -11,11 +11,10 @@ from typing import Final
 
 from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
-from headrace.domain.fairness import OnDead, Turn, line_name
 from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, slot_taking
-from headrace.domain.strict import NOTES, Note, Spot, in_runs
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import NOTES, Note, OnDead, Spot, Turn, in_runs, line_name
 from headrace.ops.shared.lines import group_lines
 from headrace.store.base import Store
 

@@ -1,8 +1,8 @@
 """One task of a strict group after the other: whose turn it is, by the slot in the group's line.
 
-See ``domain.strict``.  A delivery costs a write of the slot, a read of the line, and half a read of
-the task and of who holds the slot; of who is before it only where that is not the slot's.  A group
-whose next task must wait is *blocked*, as one at its limit is (``group_limits``).
+See ``domain.task_groups``.  A delivery costs a write of the slot, a read of the line, and half a
+read of the task and of the slot's holder; of the task before it only where the slot has another.
+A group whose next task must wait is *blocked*, as one at its limit is (``group_limits``).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,12 +11,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Entry
-from headrace.domain.fairness import line_name
 from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, slot_taking
-from headrace.domain.strict import BELIEVED_AFTER, Note, PlaceProgress, Spot
 from headrace.domain.task import State, Task
+from headrace.domain.task_groups import BELIEVED_AFTER, Note, PlaceProgress, Spot, line_name
 from headrace.ops.shared.lines import group_lines
 from headrace.ops.shared.strict_notes import SLOT, halts, notes_of, slot_of
 

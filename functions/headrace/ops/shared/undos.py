@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.operate import Undo
 from headrace.domain.retry import Seconds
-from headrace.domain.undo import Undo
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import draw_undo_id
 from headrace.store.records import undos as undo_records

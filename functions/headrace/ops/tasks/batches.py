@@ -31,11 +31,11 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.ids import new_task_id
-from headrace.domain.instants import micros_of
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Membership, Task
+from headrace.domain.times import micros_of
 from headrace.domain.workflow import part_of
 from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.paging import Found, seek

@@ -11,15 +11,14 @@ from headrace.domain.access import Principal
 from headrace.domain.change import Change
 from headrace.domain.copies import quick
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
-from headrace.domain.fairness import Turn
 from headrace.domain.ids import new_request_token
-from headrace.domain.instants import MICROSECOND
+from headrace.domain.operate import Undo, kept
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import State, Task
-from headrace.domain.undo import Undo, kept
+from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
+from headrace.domain.times import MICROSECOND
 from headrace.ops.shared.audit import checked_reason
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.observed import commit

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from headrace.domain.fairness import shown_turn, turn_of_instant
 from headrace.domain.filters import standing_fault_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
+from headrace.domain.task_groups import shown_turn, turn_of_instant
 from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.lanes import ShardReader, turn_of
 from headrace.ops.shared.push_status import status_of

@@ -7,11 +7,11 @@ from typing import Final
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import NotFound
-from headrace.domain.fairness import TURN, line_item, line_name, shown_turn
 from headrace.domain.filters import TaskFilter
 from headrace.domain.patch import number
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State
+from headrace.domain.task_groups import TURN, line_item, line_name, shown_turn
 from headrace.ops.shared.group_limits import Blocking
 from headrace.ops.shared.service_part import ServicePart
 

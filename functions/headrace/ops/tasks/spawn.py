@@ -10,14 +10,13 @@ from headrace.domain import limits, plan
 from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.domain.fairness import Turn
 from headrace.domain.ids import derived_task_id, is_group_id
-from headrace.domain.instants import MICROSECOND
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
-from headrace.domain.strict import PLACE_GOOD_FOR
 from headrace.domain.task import Task
+from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
+from headrace.domain.times import MICROSECOND
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_notes import note_unused
 from headrace.ops.tasks.enqueue import (

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import EPOCH
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
+from headrace.domain.times import EPOCH
 from headrace.ops.shared.stack_secret import DerivedIds
 from headrace.store.base import Store
 

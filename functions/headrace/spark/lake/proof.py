@@ -13,8 +13,8 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from headrace.domain.instants import instant_of
 from headrace.domain.task import State
+from headrace.domain.times import instant_of
 from headrace.history.proof import LATEST, REMEMBERED, REPORTS, Finding, ProofReport
 from headrace.spark.lake import standing
 from headrace.spark.lake.checks import checks

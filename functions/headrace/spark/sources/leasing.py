@@ -19,8 +19,8 @@ from headrace.client.threads import PeriodicThread, Step
 from headrace.domain.change import Entry
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
 from headrace.domain.ids import LeaseName, group_of
-from headrace.domain.instants import micros_of
 from headrace.domain.task import State, Task
+from headrace.domain.times import micros_of
 from headrace.ops.delivery.reports import (
     ReportOutcome,
     ReportStatus,

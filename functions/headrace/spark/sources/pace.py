@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from uuid import uuid4
 
 from headrace.domain.errors import HeadraceError
-from headrace.domain.instants import micros_of
+from headrace.domain.times import micros_of
 from headrace.spark.sources.claims import KEPT, KIND, pace_name
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.store.base import Record, Store

@@ -16,16 +16,17 @@ from headrace.domain.limits import (
     GROUP_KEY_BYTES,
     NAME_RE,
     PAYLOAD_BYTES,
+    RESERVED_TASK,
     SPAWNED_BYTES,
     Bounds,
     json_fault,
     number_fault,
     pattern_fault,
+    reserved_task,
     text_fault,
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
-from headrace.domain.reserved import RESERVED_TASK, reserved_task
 from headrace.domain.task import Priority
 from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
 

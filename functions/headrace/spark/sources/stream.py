@@ -24,7 +24,7 @@ from typing_extensions import override
 
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
-from headrace.domain.instants import micros_of
+from headrace.domain.times import micros_of
 from headrace.spark.sources import QUEUE, committed
 from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store

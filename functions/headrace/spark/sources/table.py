@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError
-from headrace.domain.instants import micros_of
 from headrace.domain.task import SHOWN_STATES, Place, State
+from headrace.domain.times import micros_of
 from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.connect import RateLimiter

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place
+from headrace.domain.times import instant_of, micros_of
 from headrace.store import keys
 from headrace.store.base import CountPage, EntryPage, Position
 from headrace.store.dynamo.connect import aws_errors, charge_all

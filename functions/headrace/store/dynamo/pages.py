@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import micros_of
 from headrace.domain.task import Place
+from headrace.domain.times import micros_of
 from headrace.store import keys
 from headrace.store.dynamo.connect import aws_errors
 from headrace.store.dynamo.raw_client import RawClient

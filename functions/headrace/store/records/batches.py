@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain.batch import BatchEvent, Callback, Fired, TaskBatch
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.plan import TaskSpec
+from headrace.domain.times import instant_of, micros_of
 from headrace.store.base import Record
 from headrace.store.records import body_of, read_body
 from headrace.store.records.schedules import packed, unpacked

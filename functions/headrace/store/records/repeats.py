@@ -10,8 +10,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import Any, Final
 
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.repeat import KEPT, First, KeyedRequest, NotedBatch, RecordedAnswer
+from headrace.domain.times import instant_of, micros_of
 from headrace.store.base import Record
 
 FIRST: Final = "first"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.domain.change import KeyLock
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.schedule import Progress, Schedule
+from headrace.domain.times import instant_of, micros_of
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of, read_body
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from headrace.domain.undo import Undo
+from headrace.domain.operate import Undo
 from headrace.store.base import Record
 
 KIND = "undo"

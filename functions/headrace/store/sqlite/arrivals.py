@@ -19,7 +19,7 @@ from threading import Condition, Lock
 from typing import Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.instants import micros_of
+from headrace.domain.times import micros_of
 from headrace.store.base import EarlyLook
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.touches import TouchWatch, touch

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.domain.instants import micros_of
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.task import Task
-from headrace.domain.write import TaskWrite
+from headrace.domain.times import micros_of
+from headrace.domain.transitions import TaskWrite
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.rows import Row, insert, task_of
 

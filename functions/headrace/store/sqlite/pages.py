@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import SHOWN_STATES, Place
+from headrace.domain.times import instant_of, micros_of
 from headrace.store import keys
 from headrace.store.items import EVER, SECONDS, Between, Item, to_item
 from headrace.store.sqlite.database import Database

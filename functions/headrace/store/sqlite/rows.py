@@ -13,8 +13,8 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from headrace.domain.change import Entry
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import Place, State, Task
+from headrace.domain.times import instant_of, micros_of
 
 COLUMNS: Final = (
     "id, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload"

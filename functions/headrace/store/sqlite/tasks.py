@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from headrace.domain import cost
 from headrace.domain.change import Change
-from headrace.domain.instants import instant_of, micros_of
 from headrace.domain.task import RETURN_LANE, TURN_LANE, Place, Task
+from headrace.domain.times import instant_of, micros_of
 from headrace.store.base import (
     CountPage,
     EntryPage,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.instants import micros_of
+from headrace.domain.times import micros_of
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.failures import Unusable, errors
 from headrace.store.sqlite.log import Log

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.instants import micros_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import QueueSettings
 from headrace.domain.task import Place
+from headrace.domain.times import micros_of
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
 from headrace.store.items import EVER, Between

@@ -1,11 +1,26 @@
-"""Lengths of time as people type them and read them: ``90s``, ``2m``, ``1h30m``, ``14d``."""
+"""Instants as numbers, and lengths of time as people type them: ``90s``, ``2m``, ``1h30m``."""
 
 import math
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace.domain.limits import Bounds
-from headrace.domain.retry import Seconds
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+MINUTE: Final = 60_000_000  # microseconds
+
+
+def micros_of(instant: datetime) -> int:
+    """Return *instant* in microseconds since 1970."""
+    return (instant - EPOCH) // MICROSECOND
+
+
+def instant_of(micros: float) -> datetime:
+    """Return the instant so many microseconds after 1970 began."""
+    return EPOCH + micros * MICROSECOND
+
 
 _UNITS: Final = {
     "w": 604_800.0,
@@ -22,13 +37,13 @@ _PLAIN: Final = re.compile(_NUMBER, re.ASCII)
 _PART: Final = re.compile(rf"({_NUMBER})\s*([a-z]+)\s*", re.ASCII)
 _MINUTE: Final = 60
 _WRITTEN: Final = (("d", 86_400), ("h", 3_600), ("m", _MINUTE))
-_SHORT: Final = 120  # seconds below which they are written as such
+_SHORT: Final = 120  # seconds below which they are duration_text as such
 _LONGEST: Final = 64  # letters of a length of time
 
-EXAMPLES: Final = "90s, 2m, 1h30m or 14d"
+DURATION_EXAMPLES: Final = "90s, 2m, 1h30m or 14d"
 
 
-def read(text: str) -> Seconds:
+def read_duration(text: str) -> int | float:
     """Return the seconds of a length of time; a plain number is seconds, ``min`` is ``m``.
 
     Units may be put together, the largest first.  Raises ValueError for anything else.
@@ -48,30 +63,28 @@ def read(text: str) -> Seconds:
             at, before = part.end(), place
         if given and at == len(given):
             return _whole(round(total, 9))
-    raise ValueError(f"{text!r:.80} is no length of time such as {EXAMPLES}")
+    raise ValueError(f"{text!r:.80} is no length of time such as {DURATION_EXAMPLES}")
 
 
-def fault(text: str, within: Bounds, *, whole: bool = False) -> str | None:
-    """Return the fault of *text* as a length of time *within* bounds of seconds.
+def duration_fault(text: str, within: Bounds, *, whole: bool = False) -> str | None:
+    """Return the duration_fault of *text* as a length of time *within* bounds of seconds.
 
     With *whole* it must be whole seconds.
     """
     try:
-        seconds = read(text)
+        seconds = read_duration(text)
     except ValueError:
         seconds = math.nan
     low, high = within
     if low <= seconds <= high and (not whole or isinstance(seconds, int)):
         return None
     seconds_ = "in whole seconds " if whole else ""
-    return (
-        f"must be a length of time {seconds_}from {written(low)} to {written(high)}, such as "
-        f"{EXAMPLES}, not {text!r:.80}"
-    )
+    span = f"{seconds_}from {duration_text(low)} to {duration_text(high)}"
+    return f"must be a length of time {span}, such as {DURATION_EXAMPLES}, not {text!r:.80}"
 
 
-def written(seconds: float) -> str:
-    """Return a length of time as it is typed; ``read`` returns the same seconds for it."""
+def duration_text(seconds: float) -> str:
+    """Return a length of time as it is typed; ``read_duration`` returns the same seconds for it."""
     if seconds == 0:
         return "0"
     if 0 < seconds < 1 and seconds * 1000 == round(seconds * 1000):
@@ -92,7 +105,7 @@ def _digits(number: float) -> str:
     return f"{number:.9f}".rstrip("0").rstrip(".") if number != int(number) else str(int(number))
 
 
-def _whole(number: float) -> Seconds:
+def _whole(number: float) -> int | float:
     if not math.isfinite(number):
         raise ValueError("there is no end of it")
     return int(number) if number == int(number) else number

@@ -81,6 +81,7 @@ def test_a_finished_task_is_shown_with_its_payload_as_it_came_in() -> None:
         "schedule": None,
         "priority": None,
         "group_key": None,
+        "note": None,
         "batches": [],
         "batch": None,
     }

@@ -12,8 +12,8 @@ with starting():
     from chalice.app import Chalice
     from chalice.app import Response as ChaliceResponse
 
-    from headrace.runtime.function import Timed, in_time
     from headrace.runtime.wiring import prepare
+    from headrace.store.call_scope import Timed, in_time
 
     from .chalicelib import views
     from .chalicelib.dispatch import answer

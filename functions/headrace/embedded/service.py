@@ -66,7 +66,7 @@ def _any(patterns: Sequence[str], queue: str) -> bool:
     return any(covers(pattern, queue) for pattern in patterns)
 
 
-_OPEN: Final[dict[FileAddress | TablesAddress, EmbeddedService]] = {}
+OPEN: Final[dict[FileAddress | TablesAddress, EmbeddedService]] = {}
 _LOCK: Final = threading.Lock()
 
 
@@ -76,9 +76,9 @@ def opened(address: FileAddress | TablesAddress) -> EmbeddedService:
     Raises Unavailable; of tables also what `over_tables` does.
     """
     with _LOCK:
-        found = _OPEN.get(address)
+        found = OPEN.get(address)
         if found is None:
-            found = _OPEN[address] = _open(address)
+            found = OPEN[address] = _open(address)
         return found
 
 
@@ -98,15 +98,15 @@ def _open(address: FileAddress | TablesAddress) -> EmbeddedService:
 def close_all() -> None:
     """Close what is open."""
     with _LOCK:
-        for service in _OPEN.values():
+        for service in OPEN.values():
             service.close()
-        _OPEN.clear()
+        OPEN.clear()
 
 
 def _begin_anew() -> None:
     """In the child of a fork, forget tables: their connections are those of the parent."""
-    for address in [one for one in _OPEN if isinstance(one, TablesAddress)]:
-        del _OPEN[address]
+    for address in [one for one in OPEN if isinstance(one, TablesAddress)]:
+        del OPEN[address]
     _LOCK.release()
 
 

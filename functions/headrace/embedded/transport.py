@@ -24,12 +24,11 @@ from headrace.client.address import FileAddress, TablesAddress
 from headrace.client.connections import path_and_query
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import LIVE
-from headrace.embedded.service import ADMIN_KEY, EmbeddedService, opened
+from headrace.embedded.service import ADMIN_KEY, OPEN, EmbeddedService, opened
 from headrace.http import app as api
 from headrace.http.request import Request, lower_case, query_of
-from headrace.runtime.function import ANSWER_SECONDS
 from headrace.runtime.wiring import using
-from headrace.store.call_scope import CALL_SECONDS
+from headrace.store.call_scope import ANSWER_SECONDS, CALL_SECONDS
 from headrace.wire.base import without_halves
 
 T = TypeVar("T")
@@ -178,7 +177,8 @@ class _EmbeddedRequests:
         )
 
     def _answer(self, request: EmbeddedRequest) -> EmbeddedAnswer:
-        return answer(opened(self._address), request)
+        service = OPEN.get(self._address) or opened(self._address)
+        return answer(service, request)
 
 
 class EmbeddedConnections(_EmbeddedRequests):

@@ -13,8 +13,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unauthenticated
 from headrace.http.request import bearer
-from headrace.runtime.function import in_time
 from headrace.runtime.wiring import current_service, prepare
+from headrace.store.call_scope import in_time
 
 logger = Logger()
 prepare("keys")

@@ -14,9 +14,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
 from headrace.runtime import telemetry
-from headrace.runtime.function import in_time, runs_again
+from headrace.runtime.function import runs_again
 from headrace.runtime.service import WORK_ON_ACTIONS, Service
 from headrace.runtime.wiring import current_service, prepare
+from headrace.store.call_scope import in_time
 from headrace.store.records.reaper import ReaperPart
 
 LAST_PAGE_SECONDS = 12.0

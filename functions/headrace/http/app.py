@@ -36,9 +36,9 @@ from headrace.http.problems import is_expected, problem
 from headrace.http.request import Reply, Request, request_of, serving
 from headrace.http.routing import RouteTable
 from headrace.ops.operators.keys import acting
-from headrace.runtime.function import ALWAYS, in_time
+from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import current_service
-from headrace.store.call_scope import Meter, metered
+from headrace.store.call_scope import Meter, in_time, metered
 
 TABLE: Final = RouteTable(
     chain.from_iterable(

@@ -64,8 +64,8 @@ from headrace.http.task_bodies import (
 )
 from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
-from headrace.runtime.function import client_gone, time_to_wait
 from headrace.runtime.wiring import current_service
+from headrace.store.call_scope import client_gone, time_to_wait
 from headrace.wire.tasks import (
     CancelledTask,
     Count,

@@ -4,17 +4,21 @@ The cost that a restricted key is shown counts visible queues only.  The store c
 that it finds under an id, also if that task is in another queue, so the measured cost would show
 the size of that task.  If a call of a restricted key meets a task outside its queues, the cost is
 computed instead, and the task outside counts as a missing one.  In all other cases it is measured.
+
+Timeouts nest.  A request to the table takes at most CALL_SECONDS, and none begins that could take
+longer than the call has left.  The function answers before Lambda ends it, and Lambda before API
+Gateway's 29 seconds.  So if the table is slow, the answer is a 503 with the time for a retry.
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from headrace.domain.access import SERVICE
 from headrace.domain.change import Change
@@ -197,6 +201,42 @@ def ends_within(
     """
     end = clock() + seconds
     return during(_SECONDS_LEFT, lambda: end - clock())
+
+
+ANSWER_SECONDS: Final = 2.0
+"""The time for an answer after the last request to the table."""
+
+
+class Timed(Protocol):
+    """The context object of a Lambda call, as far as it is used."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds until Lambda ends the call."""
+
+
+def in_time(context: Timed) -> AbstractContextManager[object]:
+    """Return a block whose requests to the table leave time to answer.
+
+    A context that ends no calls may return 0; then there is no end, and nothing waits.
+    """
+    left = context.get_remaining_time_in_millis() / 1000
+    return ends_within(left - ANSWER_SECONDS) if left > 0 else nullcontext()
+
+
+def time_to_wait(context: Timed) -> float:
+    """Return the seconds that a call may wait and still read the table once after that."""
+    left = context.get_remaining_time_in_millis() / 1000
+    return max(0.0, left - ANSWER_SECONDS - CALL_SECONDS)
+
+
+def client_gone(context: object) -> Callable[[], bool]:
+    """Return a check whether the client has disconnected; on Lambda it never has."""
+    found: Callable[[], bool] = getattr(context, "client_gone", _never)
+    return found
+
+
+def _never() -> bool:
+    return False
 
 
 def seconds_left() -> float:

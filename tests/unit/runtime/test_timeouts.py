@@ -23,9 +23,8 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.http.events import proxy_event
 from headrace.local.tables import Template
-from headrace.runtime.function import ANSWER_SECONDS, time_to_wait
 from headrace.runtime.wiring import Settings, build, dynamo_store, using, utc_now
-from headrace.store.call_scope import CALL_SECONDS, ends_within
+from headrace.store.call_scope import ANSWER_SECONDS, CALL_SECONDS, ends_within, time_to_wait
 from headrace.store.dynamo.connect import connected
 from headrace.store.services import ATTEMPTS
 

@@ -11,7 +11,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, State
-from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
+from headrace.ops.shared.jobs import ORPHAN_AGE, ROUND
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.call_scope import metered

@@ -13,7 +13,7 @@ from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.offload import PATH, Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
-from headrace.ops.delivery.orphans import ORPHAN_AGE, ROUND
+from headrace.ops.shared.jobs import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Store
 from tests.contract.conftest import World, new_world

@@ -14,8 +14,8 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.queue import Queue
 from headrace.domain.task import State, Status, Task
 from headrace.domain.times import MICROSECOND
+from headrace.ops.shared.paging import Walk
 from headrace.ops.tasks.inspect import Inspect
-from headrace.ops.tasks.walks import Walk
 from headrace.store.base import Store
 
 FINISHED: Final = (State.SUCCEEDED, State.DEAD)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.history.recounting import Recounted
     from headrace.history.stats import QueueStats
     from headrace.ops.scheduling.schedules import Seen
-    from headrace.ops.shared.signing import SigningSecrets
+    from headrace.ops.shared.stack_secret import SigningSecrets
 from headrace.http.queue_bodies import CREATE_QUEUE, PAUSE, PURGE, RECOUNT, REPLACE_QUEUE
 from headrace.http.schedules import schedule_in_short
 from headrace.http.stats import blocked_answer, stats_answer

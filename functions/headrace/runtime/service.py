@@ -34,49 +34,41 @@ if TYPE_CHECKING:
     from headrace.ops.delivery.end_webhooks import EndWebhooks
     from headrace.ops.delivery.idempotency import DeliveryBatches
     from headrace.ops.delivery.indexing import Indexing
-    from headrace.ops.delivery.orphans import Orphans
     from headrace.ops.delivery.push import PushDispatch
-    from headrace.ops.delivery.push_waking import PushWaking
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
     from headrace.ops.operators.action_work import ActionWork
     from headrace.ops.operators.actions import ActionOperations
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
-    from headrace.ops.operators.search import Search
+    from headrace.ops.operators.search import SavedViews, Search
     from headrace.ops.operators.selections import Selections
     from headrace.ops.operators.sessions import Attempts, Sessions
-    from headrace.ops.operators.undo import Undoing
-    from headrace.ops.operators.views import SavedViews
+    from headrace.ops.operators.undo import Undoing, Undos
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.alerts import Alerts
     from headrace.ops.scheduling.schedules import Schedules
     from headrace.ops.scheduling.ticking import Ticking, TickTasks
     from headrace.ops.shared.audit import Audit
     from headrace.ops.shared.group_limits import GroupLimits
-    from headrace.ops.shared.jobs import Jobs
+    from headrace.ops.shared.jobs import Jobs, Orphans, Removals
     from headrace.ops.shared.leases import Leases
     from headrace.ops.shared.limiting import Limiting, Tokens
     from headrace.ops.shared.lines import Lines
-    from headrace.ops.shared.offloaded import OffloadedTexts
     from headrace.ops.shared.paging import Cursors
-    from headrace.ops.shared.push_status import PushLooks
+    from headrace.ops.shared.push_status import PushLooks, PushWaking
     from headrace.ops.shared.queues import QueueOperations
-    from headrace.ops.shared.removals import Removals
     from headrace.ops.shared.repeats import Repeats
-    from headrace.ops.shared.signing import Signing
     from headrace.ops.shared.slots import Slots
-    from headrace.ops.shared.stack_secret import DerivedIds
-    from headrace.ops.shared.undos import Undos
+    from headrace.ops.shared.stack_secret import DerivedIds, Signing
     from headrace.ops.tasks.batches import BatchOperations
-    from headrace.ops.tasks.cancel import Cancelling
-    from headrace.ops.tasks.cancel_batch import BatchCancelling
+    from headrace.ops.tasks.cancel import BatchCancelling, Cancelling
     from headrace.ops.tasks.enqueue import TaskOperations
     from headrace.ops.tasks.explain import Explain
     from headrace.ops.tasks.fair_groups import FairGroups
     from headrace.ops.tasks.inspect import Inspect
     from headrace.ops.tasks.spawn import Spawning
-    from headrace.ops.tasks.uploads import Uploads
+    from headrace.ops.tasks.uploads import OffloadedTexts, Uploads
     from headrace.ops.tasks.wait import Waiting
 
 WORK_ON_ACTIONS: Final = "actions"
@@ -140,9 +132,7 @@ class Service:
     uploads: "Uploads" = _part("headrace.ops.tasks.uploads", "Uploads")
     task_batches: "BatchOperations" = _part("headrace.ops.tasks.batches", "BatchOperations")
     cancelling: "Cancelling" = _part("headrace.ops.tasks.cancel", "Cancelling")
-    batch_cancelling: "BatchCancelling" = _part(
-        "headrace.ops.tasks.cancel_batch", "BatchCancelling"
-    )
+    batch_cancelling: "BatchCancelling" = _part("headrace.ops.tasks.cancel", "BatchCancelling")
     waiting: "Waiting" = _part("headrace.ops.tasks.wait", "Waiting")
     inspect: "Inspect" = _part("headrace.ops.tasks.inspect", "Inspect")
     fair_groups: "FairGroups" = _part("headrace.ops.tasks.fair_groups", "FairGroups")
@@ -156,10 +146,10 @@ class Service:
     reports: "Reports" = _part("headrace.ops.delivery.reports", "Reports")
     reaping: "Reaper" = _part("headrace.ops.delivery.reaper", "Reaper")
     indexing: "Indexing" = _part("headrace.ops.delivery.indexing", "Indexing")
-    orphans: "Orphans" = _part("headrace.ops.delivery.orphans", "Orphans")
+    orphans: "Orphans" = _part("headrace.ops.shared.jobs", "Orphans")
     push: "PushDispatch" = _part("headrace.ops.delivery.push", "PushDispatch")
     push_looks: "PushLooks" = _part("headrace.ops.shared.push_status", "PushLooks")
-    push_waking: "PushWaking" = _part("headrace.ops.delivery.push_waking", "PushWaking")
+    push_waking: "PushWaking" = _part("headrace.ops.shared.push_status", "PushWaking")
 
     # Schedules.
     schedules: "Schedules" = _part("headrace.ops.scheduling.schedules", "Schedules")
@@ -168,7 +158,7 @@ class Service:
 
     # Operators.
     search: "Search" = _part("headrace.ops.operators.search", "Search")
-    views: "SavedViews" = _part("headrace.ops.operators.views", "SavedViews")
+    views: "SavedViews" = _part("headrace.ops.operators.search", "SavedViews")
     bulk: "BulkOperations" = _part("headrace.ops.operators.bulk", "BulkOperations")
     undoing: "Undoing" = _part("headrace.ops.operators.undo", "Undoing")
     selections: "Selections" = _part("headrace.ops.operators.selections", "Selections")
@@ -201,13 +191,13 @@ class Service:
     jobs: "Jobs" = _part("headrace.ops.shared.jobs", "Jobs")
     limiting: "Limiting" = _part("headrace.ops.shared.limiting", "Limiting")
     lines: "Lines" = _part("headrace.ops.shared.lines", "Lines")
-    removals: "Removals" = _part("headrace.ops.shared.removals", "Removals")
+    removals: "Removals" = _part("headrace.ops.shared.jobs", "Removals")
     repeats: "Repeats" = _part("headrace.ops.shared.repeats", "Repeats")
-    signing: "Signing" = _part("headrace.ops.shared.signing", "Signing")
+    signing: "Signing" = _part("headrace.ops.shared.stack_secret", "Signing")
     slots: "Slots" = _part("headrace.ops.shared.slots", "Slots")
-    texts: "OffloadedTexts" = _part("headrace.ops.shared.offloaded", "OffloadedTexts")
+    texts: "OffloadedTexts" = _part("headrace.ops.tasks.uploads", "OffloadedTexts")
     tokens: "Tokens" = _part("headrace.ops.shared.limiting", "Tokens")
-    undos: "Undos" = _part("headrace.ops.shared.undos", "Undos")
+    undos: "Undos" = _part("headrace.ops.operators.undo", "Undos")
 
     def work_on_actions(self) -> None:
         """Invoke the function that works on actions; if that fails, its timer does it."""

@@ -20,8 +20,8 @@ from headrace.domain.filters import EVERY_TASK
 from headrace.domain.indexing import Match, field_digest, needs_payload, terms_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
+from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.walks import Walk
 from headrace.store.records.indexes import (
     KIND,
     KNOWN_AFTER,

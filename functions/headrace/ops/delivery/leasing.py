@@ -6,7 +6,7 @@ Long, because a call reads from top to bottom here: each step needs what the one
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain import plan
@@ -19,10 +19,16 @@ from headrace.domain.retry import Seconds
 from headrace.domain.slots import Reservation
 from headrace.domain.task import State, Task
 from headrace.domain.worker import Portion
-from headrace.ops.delivery.contention import LISTED_FOR, Claims, Members, Race
+from headrace.ops.delivery.contention import (
+    LISTED_FOR,
+    LISTED_WHERE_CHEAP_FOR,
+    Claims,
+    Members,
+    Race,
+)
 from headrace.ops.delivery.group_window import GroupWindows
 from headrace.ops.delivery.idempotency import DeliveryBatch, Overtaken
-from headrace.ops.shared.group_limits import BLOCKED_FOR
+from headrace.ops.shared.group_limits import BLOCKED_FOR, BLOCKED_WHERE_CHEAP_FOR
 from headrace.ops.shared.lanes import (
     ShardReader,
     TurnKey,
@@ -56,11 +62,12 @@ class Leasing(ServicePart):
         super().__init__(service)
         self.new_lease: Callable[[], str] = new_lease_token
         self.claims: Claims = Claims(service.random)
-        self.members_listed_for: timedelta = LISTED_FOR
-        self.look_at_groups_after: timedelta = BLOCKED_FOR
+        cheap = service.store.arrivals is not None  # the store reads without cost
+        listed_for = LISTED_WHERE_CHEAP_FOR if cheap else LISTED_FOR
+        self.look_at_groups_after = BLOCKED_WHERE_CHEAP_FOR if cheap else BLOCKED_FOR
         self.pushing: bool = False
         self.windows: GroupWindows = GroupWindows(service.group_limits)
-        self.members: Members = Members(service.store, service.now, self.members_listed_for)
+        self.members: Members = Members(service.store, service.now, listed_for)
         self.first_lanes: dict[str, int] = {}
 
     def first_lane(self, queue: Queue) -> int:

@@ -8,7 +8,7 @@ This module has its calls of the store; ``runtime.pushing`` has its loop and the
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ from headrace.ops.delivery.reports import (
 )
 from headrace.ops.shared.lanes import ShardReader
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
-from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat
+from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat, has_ended
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Position
@@ -59,7 +59,6 @@ class PushDispatch(ServicePart):
         super().__init__(service)
         self.deliveries = copy(service.deliveries)
         self.deliveries.pushing = True
-        self.new_seat: Callable[..., Seat] = Seat
 
     def begin(self, queue: str, number: int = 0) -> "PushRun | None":
         """Take seat *number* of *queue*; None where there is no such seat, or it is taken.
@@ -69,12 +68,14 @@ class PushDispatch(ServicePart):
         target = self.target_of(queue)
         if target is None or number >= target.seats:
             return None
-        seat = self.new_seat(
+        seat = Seat(
             self.store,
             self.now,
             self.service.monotonic,
             kind=SEATS,
             name=seat_name(queue, number),
+            # Execution environments of Lambda share process ids and host names.
+            is_gone=has_ended if self.service.settings.function is None else None,
         )
         if not seat.take({}):
             return None

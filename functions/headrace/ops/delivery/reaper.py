@@ -19,11 +19,10 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, Place, State
-from headrace.ops.delivery.orphans import EVERY_OBJECT
 from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
-from headrace.ops.shared.jobs import JobVisitor
+from headrace.ops.shared.jobs import EVERY_OBJECT, JobVisitor
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.tasks.walks import counted
+from headrace.ops.shared.paging import counted
 from headrace.store.base import Done, Position
 from headrace.store.records import jobs as job_records
 from headrace.store.records.jobs import JobKind

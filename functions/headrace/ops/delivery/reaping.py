@@ -34,7 +34,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.shared.observed import commit, commit_proposed
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import halts, note_dying
+from headrace.ops.shared.strict_order import halts, note_dying
 from headrace.store.base import Done, Position, Store
 from headrace.store.records.queues import KIND, from_record, note_of
 

@@ -27,7 +27,7 @@ from headrace.domain.task import ErrorKind, State, Task, TaskError
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import note_unmade
+from headrace.ops.shared.strict_order import note_unmade
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.store.base import Done
 from headrace.store.call_scope import visible

@@ -30,10 +30,10 @@ from headrace.domain.task import State, Task, TaskSnapshot
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.observed import commit
+from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import note_dying, note_left
+from headrace.ops.shared.strict_order import note_dying, note_left
 from headrace.ops.tasks.enqueue import key_holder
-from headrace.ops.tasks.walks import Walk
 from headrace.store.base import Done, Outcome
 
 if TYPE_CHECKING:

@@ -1,18 +1,29 @@
-"""Looking for tasks in all queues at once: by id, or by what their queues have indexed.
+"""Search all queues by id or indexed value, and keep named queries (saved views).
 
-What would take a look at every task is left to the list of one queue, which says how far it is.
+A search that would have to read every task is left to the list of one queue, which shows its
+progress.
+
+A saved view belongs to the list of a queue's tasks, or to one of the other lists.  Views of the
+other lists are shared only between keys for the same queues, because a query may name values that
+other keys must not see.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import Any, Final
 
+from headrace.domain import limits, query
 from headrace.domain.access import Permission, Principal, as_seen_by
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import TaskFilter
+from headrace.domain.list_query import ListLanguage
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
+from headrace.ops.operators.list_queries import LANGUAGES
 from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Record
 
 QUEUES: Final = 100
 """The most queues of one search."""
@@ -85,3 +96,86 @@ class Search(ServicePart):
                     yield as_seen_by(by, task)
                 if number > limit:
                     return
+
+
+KIND: Final = "view"
+_MARK: Final = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A query by its name, as a text of the language of queries; ``order`` is asc, desc or empty.
+
+    Who saved it is ``by``, and ``place`` is a queue's name, or what ``place_of_list`` says.
+    """
+
+    place: str
+    name: str
+    text: str
+    order: str
+    by: str
+    saved_at: datetime
+
+
+class SavedViews(ServicePart):
+    """The use case, with what it needs from outside."""
+
+    def of(self, place: str) -> Sequence[SavedView]:
+        """Return the views of *place*, by name."""
+        most = limits.VIEWS
+        records, _ = self.store.records(KIND, prefix=f"{place}:", limit=most, consistent=False)
+        return [_view(record) for record in records]
+
+    def save(self, place: str, name: str, text: str, *, order: str = "", by: str) -> SavedView:
+        """Save a view, in place of one of the same name.
+
+        Raises NotFound for the queue, InvalidRequest for ``name`` and ``query``.
+        """
+        language = _language(place)
+        if language is None:
+            self.service.queues.get(place)
+        if fault := limits.text_fault(name, limits.VIEW_NAME_BYTES[1], limits.VIEW_NAME_BYTES[0]):
+            raise InvalidRequest.of("name", fault)
+        reads = query.read if language is None else language.read
+        reads(text)
+        there = self.store.record(KIND, f"{place}:{name}")
+        if there is None and len(self.of(place)) >= limits.VIEWS:
+            message = f"must be one of the {limits.VIEWS} that there are: remove one"
+            raise InvalidRequest.of("name", message)
+        view = SavedView(place, name, text, order, by, self.now())
+        self.store.renew_record(_record(view))
+        return view
+
+    def remove(self, place: str, name: str) -> bool:
+        """Remove a view; tell whether it was there."""
+        return self.store.drop_record(KIND, f"{place}:{name}")
+
+
+def place_of_list(name: str, by: Principal) -> str:
+    """Return where views of the list *name* are kept that *by* sees: no queue can be called so."""
+    if by.everywhere:
+        return f"{_MARK}{name}"
+    patterns = "\n".join(sorted(by.patterns)).encode()
+    return f"{_MARK}{name}{_MARK}{blake2b(patterns, digest_size=8).hexdigest()}"
+
+
+def _language(place: str) -> ListLanguage[Any] | None:
+    """Return the language of a list; None for a queue's."""
+    return LANGUAGES[place.split(_MARK)[1]] if place.startswith(_MARK) else None
+
+
+def _record(view: SavedView) -> Record:
+    body = {
+        "text": view.text,
+        "order": view.order,
+        "by": view.by,
+        "saved_at": view.saved_at.isoformat(),
+    }
+    return Record(KIND, f"{view.place}:{view.name}", body)
+
+
+def _view(record: Record) -> SavedView:
+    place, _, name = record.name.partition(":")
+    body: dict[str, Any] = {**record.body}
+    saved_at = datetime.fromisoformat(body.pop("saved_at"))
+    return SavedView(place, name, **body, saved_at=saved_at)

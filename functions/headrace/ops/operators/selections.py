@@ -20,8 +20,8 @@ from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
 from headrace.domain.task import Task, TaskSnapshot, came_after
+from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.walks import Walk
 from headrace.store.base import Record
 from headrace.store.records.selections import (
     KEPT,

@@ -1,29 +1,31 @@
-"""Undoing: what one action deleted comes back, each task only if nothing has taken its place.
+"""Undo: record what an action deletes, and restore each task unless another has taken its place.
 
-An index that lags may not show a task that was deleted a moment ago: it is found by asking again,
-which does nothing twice.
+An undo is recorded before the first task is deleted.  A lagging index may not show a task that was
+deleted a moment ago; another call finds it, and restores nothing twice.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.change import KeyLock
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.operate import BACK_ALREADY, Undo, Unfit, takes_place, undelete
 from headrace.domain.queue import Queue
+from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import note_unused
+from headrace.ops.shared.strict_order import note_unused
 from headrace.ops.tasks.enqueue import key_holder
 from headrace.store.base import Done, Position
+from headrace.store.call_scope import draw_undo_id
+from headrace.store.records import undos as undo_records
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
-
 
 _PAGE: Final = 100
 _MOST: Final = 1_000  # tasks that one call restores
@@ -167,3 +169,59 @@ class Undoing(ServicePart):
             )
             change = replace(change, also=also)
         return BulkOutcome(task.id, "SKIPPED", "the id is in use, or the task is back already")
+
+
+class Undos(ServicePart):
+    """Begins undos and finds them again."""
+
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.new_id: Callable[[datetime], str] = draw_undo_id
+
+    def begin(
+        self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None
+    ) -> Undo | None:
+        """Return an undo for *seconds* of what is about to be deleted in *queue*; 0: None.
+
+        *ids* are the tasks where they are known: the index need not show those.
+        """
+        if not seconds:
+            return None
+        now = self.now()
+        undo = Undo(self.new_id(now), queue, now, now + timedelta(seconds=seconds))
+        named = None if ids is None else tuple(dict.fromkeys(ids))
+        while not self.store.put_record(undo_records.to_record(undo, named), replaces=None):
+            found = self.find(undo.id)
+            if found is not None and found[0].queue == queue:
+                return found[0]  # begun by this very request, whose process died: it goes on
+            undo = replace(undo, id=self.new_id(now))
+        return undo
+
+    def join(self, queue: str, undo_id: str) -> Undo:
+        """Return an undo of *queue* for what is about to be deleted besides, of whatever ids.
+
+        Raises InvalidRequest naming ``undo_id`` for one that is not there, over or of another
+        queue.
+        """
+        record = self.store.record(undo_records.KIND, undo_id)
+        undo, ids = (None, None) if record is None else undo_records.from_record(record)
+        if record is None or undo is None or undo.queue != queue or undo.until <= self.now():
+            raise InvalidRequest.of("undo_id", "is no undo of this queue, or one that is over")
+        if ids is not None:  # what it brings back is found by the index from now on
+            wider = undo_records.to_record(undo, None)
+            version = record.version + 1
+            self.store.put_record(replace(wider, version=version), replaces=record.version)
+        return undo
+
+    def find(self, undo_id: str) -> tuple[Undo, tuple[str, ...] | None] | None:
+        """Return an undo that is not over, and the ids of its tasks where they are known."""
+        record = self.store.record(undo_records.KIND, undo_id)
+        if record is None:
+            return None
+        undo, ids = undo_records.from_record(record)
+        return (undo, ids) if undo.until > self.now() else None
+
+    def known(self, undo_id: str | None) -> Undo | None:
+        """Return an undo that is not over."""
+        found = self.find(undo_id) if undo_id is not None else None
+        return None if found is None else found[0]

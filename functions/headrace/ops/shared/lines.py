@@ -137,7 +137,7 @@ class Lines(ServicePart):
 
     def keeps_place(self, queue: Queue, task: Task) -> bool:
         """Tell whether the dead *task* halts its group in *queue*: a restart begins where it is."""
-        from headrace.ops.shared.strict_notes import halts, slot_of  # noqa: PLC0415  few have it
+        from headrace.ops.shared.strict_order import halts, slot_of  # noqa: PLC0415  few have it
 
         if not halts(queue) or task.queue != queue.name or task.state is not State.DEAD:
             return False

@@ -29,7 +29,7 @@ from headrace.domain.lease import LEASE_GROUPS, LeaseGroup
 from headrace.domain.patch import Patch, Patched
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.slots import remember
-from headrace.ops.shared.strict_notes import note_unmade
+from headrace.ops.shared.strict_order import note_unmade
 from headrace.store.base import Done, Noting, Outcome, Store
 
 if TYPE_CHECKING:

@@ -37,10 +37,10 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import Membership, Task
 from headrace.domain.times import micros_of
 from headrace.domain.workflow import part_of
-from headrace.ops.shared.offloaded import OffloadedTexts
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.batch_names import BatchNames, Uncounted, note
+from headrace.ops.tasks.uploads import OffloadedTexts
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record
 from headrace.store.call_scope import draw_batch_id, visible

@@ -1,19 +1,43 @@
-"""Cancelling one task: it ends where it is, waiting or in flight, and nobody has it any more."""
+"""Cancel one task, or a batch with all its members and the coming steps of a workflow.
 
-from collections.abc import Callable
+A batch is cancelled in three steps, and each may be repeated and resumed:
+
+1. Stop the parts of a workflow, so that none makes its step.
+2. Cancel the batch: it takes no new members, and expects only those that were made.
+3. Cancel its members.  The ids of a workflow's members are known.  If these are not all, read every
+   task that waits or is in flight: no index lists the members of a batch.
+
+A cancelled batch ends as any other and makes its callbacks: its members are dead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headrace.domain import plan
+from headrace.domain import access, plan
+from headrace.domain.batch import TaskBatch
 from headrace.domain.errors import Finished, NotFound, Unavailable
+from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, rules
-from headrace.domain.task import Task
-from headrace.ops.shared.audit import checked_reason
+from headrace.domain.task import Membership, State, Task
+from headrace.domain.workflow import part_id, root_id
+from headrace.ops.shared.audit import ActionOutcome, checked_reason
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.observed import commit
+from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import note_dying, note_left
+from headrace.ops.shared.strict_order import note_dying, note_left
+from headrace.ops.tasks.batches import visible_batch
+from headrace.ops.tasks.steps import MAKES, callbacks_of
 from headrace.store.base import Done
+from headrace.store.call_scope import flat_rate, visible
+from headrace.store.records import batches as batch_records
+from headrace.store.records import queues as queue_records
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 _LOOKS: Final = 10  # at a task that changes state while it is cancelled
 
@@ -105,3 +129,184 @@ def _ended(task: Task) -> str:
     if rules(Action.CANCEL, task.state):
         return f"task {task.id} has expired"
     return f"task {task.id} is {task.state} already"
+
+
+_At: TypeAlias = list[Any]  # JSON, for the cursor
+_BEGIN: Final[_At] = ["begin"]
+_FIRST_QUEUE: Final[_At] = ["", None]
+_PENDING: Final = TaskFilter(states=("pending",))
+_PENDING_STATES: Final = {State.ENQUEUED, State.INFLIGHT}
+_PAGE: Final = 50
+_RECORDS: Final = 250
+_KNOWN: Final = 1_000  # ids that are looked up before all tasks are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledBatch:
+    """How many tasks a step has cancelled, and where the next goes on; None: that was all."""
+
+    cancelled: int
+    cursor: str | None
+
+
+class BatchCancelling(ServicePart):
+    """The use case, with what it needs from outside; *patience* is seconds a step takes, about."""
+
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self.patience: float = 5.0
+
+    def step(self, batch_id: str, cursor: str | None = None) -> CancelledBatch:
+        """Cancel a batch, or go on with it.
+
+        Raises NotFound, InvalidRequest for a cursor that is none, and Forbidden for a workflow
+        with steps in queues that the caller may not know of.
+        """
+        whole, scope = self.service.task_batches.get(batch_id), f"cancel batch {batch_id}"
+        at = _BEGIN if cursor is None else self.service.cursors.read(scope, cursor)
+        until = self.now() + timedelta(seconds=self.patience)
+        parts = self._parts(whole)
+        with self.service.audit.action(
+            "cancel", where={"batch": batch_id}, by_parts=True
+        ) as outcome:
+            if at == _BEGIN:
+                positions = self._begin(whole, parts, outcome)
+            else:
+                positions = self._every((whole, *parts.values()), at, outcome)
+            after = self.service.cursors.walk(scope, positions, lambda: self.now() > until)
+            outcome.matched = outcome.changed
+        return CancelledBatch(outcome.changed, after)
+
+    def _parts(self, whole: TaskBatch) -> dict[str, TaskBatch]:
+        """Return all that stands within *whole*, by id."""
+        found: dict[str, TaskBatch] = {}
+        after, more = "", True
+        while more:
+            records, more = self.service.task_batches.store.records(
+                batch_records.KIND, prefix=part_id(whole.id, ""), after=after, limit=_RECORDS
+            )
+            for record in records:
+                part = batch_records.from_record(record)
+                after = record.name
+                if part.part_of != whole.id and part.part_of not in found:
+                    continue
+                if not visible_batch(part):
+                    raise access.not_this_batch(whole.id)
+                if part.expires_at > self.now():
+                    found[part.id] = part
+        return found
+
+    def _begin(
+        self, whole: TaskBatch, parts: dict[str, TaskBatch], outcome: ActionOutcome
+    ) -> Iterator[_At]:
+        """Stop the parts, cancel the batch and all members; yield where to resume."""
+        for part in parts.values():
+            if not part.stopped and any(event not in part.fired for event in part.on):
+                stopped = self.service.task_batches.change(
+                    part.id, lambda one: replace(one, stopped=True)
+                )
+                parts[part.id] = stopped or part
+                yield _BEGIN
+        made, never_made = self._callbacks(parts)
+        now = self.now()
+        cancelled = self.service.task_batches.change(
+            whole.id, lambda one: one.cancelled(now, never_made=never_made[whole.id])
+        )
+        whole = cancelled or whole
+        roots = (whole.total or 0) - made[whole.id]
+        ids = [root_id(whole.id, place) for place in range(min(roots, _KNOWN))]
+        ids += [
+            fired.task_id
+            for part in parts.values()
+            for fired in part.fired.values()
+            if fired.task_id is not None
+        ][:_KNOWN]
+        ids += [task.id for task in self.service.task_batches.results(whole.id)]
+        every = {whole.id: whole, **parts}
+        for task in self._members(ids, every.values()):
+            if task.state in _PENDING_STATES:
+                outcome.changed += self.service.cancelling.end(task.id)
+            yield _FIRST_QUEUE
+        if not self._all_known(ids, whole, every, never_made):
+            yield _FIRST_QUEUE
+            yield from self._every(every.values(), _FIRST_QUEUE, outcome)
+
+    def _all_known(
+        self,
+        ids: Iterable[str],
+        whole: TaskBatch,
+        every: Mapping[str, TaskBatch],
+        never_made: Counter[str],
+    ) -> bool:
+        """Tell whether *ids* are all members: some may have ended, and spawned others."""
+        direct: Counter[str] = Counter()
+        for task in self._members(ids, every.values()):
+            for one in task.batches or ():
+                if one.inherited or one.spawned:
+                    return False
+                direct[one.batch_id] += 1
+        return all(
+            one.total is not None
+            and direct[one.id] + (never_made[one.id] if one is not whole else 0) == one.total
+            for one in every.values()
+        )
+
+    def _callbacks(self, parts: Mapping[str, TaskBatch]) -> tuple[Counter[str], Counter[str]]:
+        """Return for each batch how many members parts have made, and how many never will be."""
+        made: Counter[str] = Counter()
+        never_made: Counter[str] = Counter()
+        for part in parts.values():
+            into = {
+                Membership(key).batch_id
+                for _, _, callback in callbacks_of(self.service.task_batches, part)
+                for key in callback.new.batches
+            }
+            (made if any(event in part.fired for event in MAKES) else never_made).update(into)
+        return made, never_made
+
+    def _members(self, ids: Iterable[str], batches: Iterable[TaskBatch]) -> Iterator[Task]:
+        now, keys = self.now(), {one.key for one in batches}
+        for task in self.service.task_batches.store.read(
+            dict.fromkeys(ids), payload=False
+        ).values():
+            shown = visible(task.queue) and not task.hidden(now)
+            if shown and not keys.isdisjoint(task.batch_keys):
+                yield task
+
+    def _every(
+        self, batches: Iterable[TaskBatch], at: _At, outcome: ActionOutcome
+    ) -> Iterator[_At]:
+        """Cancel the members among all tasks that have not ended; yield where to resume."""
+        keys, (name, state) = {one.key for one in batches}, at
+        while True:
+            if state is None:
+                found = self._next_queue(name)
+                if found is None:
+                    return
+                name, state = found, Walk(self.now()).state()
+            try:
+                queue = self.service.queues.cached(name)
+            except NotFound:  # it was deleted meanwhile
+                state = None
+                continue
+            for task, after in self.service.inspect.walk(
+                queue, _PENDING, Walk.read(state), page=_PAGE
+            ):
+                if task is not None and not keys.isdisjoint(task.batch_keys):
+                    outcome.changed += self.service.cancelling.end(task.id)
+                yield [name, after.state()]
+            state = None
+
+    def _next_queue(self, after: str) -> str | None:
+        """Return the first queue behind *after* that the caller may know of."""
+        while True:
+            with flat_rate():  # most of them are none of the batch
+                records, more = self.service.task_batches.store.records(
+                    queue_records.KIND, after=after, limit=_RECORDS
+                )
+            for record in records:
+                after = record.name
+                if visible(after):
+                    return after
+            if not more:
+                return None

@@ -23,8 +23,8 @@ from headrace.ops.shared.audit import checked_reason
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.observed import commit
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import note_left, note_unused
-from headrace.ops.tasks.unique_ids import with_unique_ids
+from headrace.ops.shared.stack_secret import with_unique_ids
+from headrace.ops.shared.strict_order import note_left, note_unused
 from headrace.store.base import Done, Outcome, Refused, Store
 from headrace.store.call_scope import draw_task_id
 

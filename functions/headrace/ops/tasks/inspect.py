@@ -16,8 +16,8 @@ from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
 from headrace.domain.task import SHOWN_STATES, TURN_LANE, Place, State, Task, untold
 from headrace.ops.shared.leases import with_present_ends
+from headrace.ops.shared.paging import CountPosition, Walk
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.walks import CountPosition, Walk
 from headrace.store.call_scope import restricted
 from headrace.store.records.indexes import index_of
 

@@ -18,7 +18,8 @@ from headrace.domain.task import Task
 from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
 from headrace.domain.times import MICROSECOND
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.shared.strict_notes import note_unused
+from headrace.ops.shared.stack_secret import with_unique_ids
+from headrace.ops.shared.strict_order import note_unused
 from headrace.ops.tasks.enqueue import (
     EnqueueOutcome,
     EnqueueResult,
@@ -27,7 +28,6 @@ from headrace.ops.tasks.enqueue import (
     key_holder,
     with_id,
 )
-from headrace.ops.tasks.unique_ids import with_unique_ids
 from headrace.store.base import Done
 
 _BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))

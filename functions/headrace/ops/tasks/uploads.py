@@ -1,7 +1,7 @@
-"""Payloads that producers upload themselves, past the service where S3 takes them.
+"""Large texts of tasks in the object store: uploads by producers, and reads for answers.
 
-Where objects are kept without S3, the service lets them in and out itself, by URLs that it signs:
-see ``local.payloads``.
+Where objects are in S3, producers upload to S3.  Otherwise the service accepts uploads and serves
+downloads itself, by URLs that it signs; see ``local.payloads``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
 from headrace.domain import limits, offload
+from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
-from headrace.domain.offload import PATH, OwnObjects, Upload
+from headrace.domain.offload import PATH, OwnObjects, Upload, text_of
 from headrace.domain.plan import TaskSpec
-from headrace.domain.task import OffloadedText
+from headrace.domain.task import OFFLOADED, OffloadedText, Task
 from headrace.ops.shared.service_part import ServicePart
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
-
 
 Origin = str | None
 """Where the service is, as ``http://host``; None for a program that has it in its own process."""
@@ -148,3 +148,53 @@ class Uploads(ServicePart):
 
 def _headers(made: Upload) -> dict[str, str]:
     return {"Content-Length": str(made.bytes)}
+
+
+class OffloadedTexts(ServicePart):
+    """The use case; *objects* is None where nothing is kept elsewhere."""
+
+    def filled(self, tasks: Sequence[Task], names: Iterable[str] = tuple(OFFLOADED)) -> list[Task]:
+        """Return *tasks* with these texts, all fetched at once; what is lost stays None.
+
+        Raises Unavailable when they cannot be fetched now.
+        """
+        fields = frozenset(names)
+        wanted = {
+            one.name
+            for task in tasks
+            for field, one in task.fetchable.items()
+            if field in fields and getattr(task, field) is None
+        }
+        if not wanted:
+            return list(tasks)
+        if self.service.objects is None:
+            raise Unavailable("payloads are kept elsewhere, and nothing says where")
+        found = self.service.objects.get(wanted)
+        return [self._with(task, found, fields) for task in tasks]
+
+    def shown(self, task: Task, *, payload: bool = True) -> Task:
+        """Return *task* with all its texts, or without its payload.
+
+        Raises Unavailable also for one whose text is gone: it may just have ended.
+        """
+        names = [name for name in OFFLOADED if payload or name != "payload"]
+        filled = self.filled([task], names)[0]
+        lost = [name for name in self.lost(filled) if name in names]
+        if lost:
+            message = f"the {lost[0]} of task {task.id} is not where it was kept; ask again"
+            raise Unavailable(message)
+        return filled
+
+    @staticmethod
+    def lost(task: Task) -> list[str]:
+        """Return the fields of a filled *task* whose text is not there, or not what it was."""
+        return [name for name in task.fetchable if getattr(task, name) is None]
+
+    @staticmethod
+    def _with(task: Task, found: Mapping[str, bytes], fields: frozenset[str]) -> Task:
+        texts = {
+            field: text_of(found[one.name], one)
+            for field, one in task.fetchable.items()
+            if field in fields and one.name in found
+        }
+        return altered(task, **texts) if texts else task

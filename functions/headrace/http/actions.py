@@ -1,6 +1,8 @@
-"""Actions on many tasks that the service carries out, so that nobody has to wait for them."""
+"""Actions on many tasks that the service carries out, and the audit of what was changed by hand."""
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal, LiteralString, TypeAlias
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, LiteralString, TypeAlias
 from urllib.parse import unquote
 
 from pydantic import Field, model_validator
@@ -8,9 +10,9 @@ from pydantic import Field, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.operate import BulkAction
-from headrace.http.audit import filter_shown
 from headrace.http.fields import (
     Examples,
+    Instant,
     Name,
     Reason,
     RequestBody,
@@ -19,14 +21,17 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.parameters import Cursor, FilterBody, Limit, ListQueryText, asked, keys_of
-from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.routing import Routes
+from headrace.http.request import principal
+from headrace.http.routing import Alias, Routes
 from headrace.ops.operators import visibility
-from headrace.ops.operators.list_queries import ACTIONS
+from headrace.ops.operators.list_queries import ACTIONS, AUDIT
+from headrace.ops.shared.audit import AuditFilter, AuditRecord
+from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import current_service
 from headrace.wire import actions as action_wire
-from headrace.wire.base import instant
+from headrace.wire import service as service_wire
+from headrace.wire.base import LEFT_OUT, instant, instant_text
 
 if TYPE_CHECKING:
     from headrace.ops.operators.actions import ShownRun
@@ -199,3 +204,68 @@ def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
 def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> action_wire.ActionSeen:
     run = visibility.turn_action(current_service().actions, principal(), unquote(path), turn)
     return action_answer(run)
+
+
+# -------------------------------------------------------------------------------------------- audit
+
+audit_routes: Final = Routes("Audit")
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def audit_answer(page: Found[AuditRecord]) -> service_wire.AuditEntries:
+    """A page of what was changed by hand."""
+    return service_wire.AuditEntries(
+        entries=[
+            service_wire.AuditEntry.of(
+                entry,
+                filter=None if entry.filter is None else filter_shown(entry.filter),
+                reason=entry.reason or LEFT_OUT,
+                before=entry.before or LEFT_OUT,
+                after=entry.after or LEFT_OUT,
+                run=entry.run or LEFT_OUT,
+            )
+            for entry in page.shown
+        ],
+        cursor=page.cursor,
+    )
+
+
+def filter_shown(where: Mapping[str, Any]) -> dict[str, Any]:
+    """A filter as kept, its instants as every answer writes them."""
+    return {
+        name: instant_text(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
+        for name, value in where.items()
+    }
+
+
+_FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@audit_routes.add(
+    "GET", "/v1/audit", Permission.OPERATE, answer="A page of entries.", description=keys_of(AUDIT)
+)
+def list_audit(
+    queue: Annotated[str | None, Field(max_length=128, description="Exactly this one.")] = None,
+    actor: Annotated[
+        str | None, Field(max_length=256, description="The name of a key, or its id.")
+    ] = None,
+    action: Annotated[str | None, Field(max_length=64, description="As in `restart`.")] = None,
+    since: Annotated[Instant | None, Alias("from"), Field(description="Not earlier.")] = None,
+    before: Annotated[Instant | None, Alias("to"), Field(description="Earlier than this.")] = None,
+    query: ListQueryText = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> service_wire.AuditEntries:
+    """Show what was changed by hand.
+
+    Newest first, kept for 90 days. An entry is written before the first task is touched and
+    completed after the last; one without `changed` goes on, or broke off.
+    """
+    where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
+    page = visibility.audit(current_service().audit, principal(), where, limit=limit, cursor=cursor)
+    return audit_answer(page)

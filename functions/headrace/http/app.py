@@ -16,11 +16,9 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.limits import SENT_BYTES, sent_bytes
 from headrace.http import (
     actions,
-    audit,
     batches,
     bulk,
     keys,
-    leases,
     payloads,
     queues,
     repeats,
@@ -31,10 +29,9 @@ from headrace.http import (
     workers,
 )
 from headrace.http.ngsi import notify, quantumleap
-from headrace.http.permissions import admit, require_queues
 from headrace.http.problems import is_expected, problem
 from headrace.http.request import Reply, Request, request_of, serving
-from headrace.http.routing import RouteTable
+from headrace.http.routing import RouteTable, require_queues
 from headrace.ops.operators.keys import acting
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import current_service
@@ -42,23 +39,23 @@ from headrace.store.call_scope import Meter, in_time, metered
 
 TABLE: Final = RouteTable(
     chain.from_iterable(
-        noun.routes.declared
-        for noun in (
-            tasks,
-            payloads,
-            leases,
-            batches,
-            bulk,
-            actions,
-            queues,
-            stats,
-            schedules,
-            workers,
-            keys,
-            audit,
-            service,
-            notify,
-            quantumleap,
+        routes.declared
+        for routes in (
+            tasks.routes,
+            payloads.routes,
+            workers.lease_routes,
+            batches.routes,
+            bulk.routes,
+            actions.routes,
+            queues.routes,
+            stats.routes,
+            schedules.routes,
+            workers.routes,
+            keys.routes,
+            actions.audit_routes,
+            service.routes,
+            notify.routes,
+            quantumleap.routes,
         )
     )
 )
@@ -109,7 +106,7 @@ def _acting_for(request: Request) -> AbstractContextManager[object]:
 def _answer(request: Request) -> Reply:
     body = request.text()
     route, in_path = TABLE.find(request.method, request.path)
-    admit(route, in_path)
+    route.admit(in_path)
     arguments = route.arguments(request, in_path, body)
     require_queues(arguments, in_path)
     reply = repeats.once(request, route, arguments)

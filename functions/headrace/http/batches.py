@@ -22,10 +22,9 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
-from headrace.http.permissions import principal
 from headrace.http.queue_bodies import RECOUNT, RecountBody
 from headrace.http.report_bodies import QueuedEntry
-from headrace.http.request import Reply
+from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
 from headrace.ops.operators import visibility
 from headrace.ops.operators.list_queries import BATCHES

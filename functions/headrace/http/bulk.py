@@ -20,7 +20,7 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.parameters import FilterBody, QueueInPath, queue_name
-from headrace.http.permissions import principal
+from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility

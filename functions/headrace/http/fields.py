@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, LiteralString, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, LiteralString, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -55,6 +55,14 @@ class RequestBody(BaseModel):
     """The base of every body: exact types, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)
+
+    queue_fields: ClassVar[frozenset[str]] = frozenset({"queue", "to_queue", "queues"})
+    """The fields that hold names or patterns of queues, which the key must be for."""
+
+    @property
+    def is_safe_to_repeat(self) -> bool:
+        """Whether a repeat of the request needs no record of the first answer."""
+        return False
 
     def __repr__(self) -> str:
         """Keep payloads out of logs, for which Powertools writes down what a route is given."""

@@ -17,8 +17,7 @@ from headrace.http.fields import (
     faultless,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
-from headrace.http.permissions import principal
-from headrace.http.request import Reply
+from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
 from headrace.ops.operators.keys import IssuedKey
 from headrace.ops.operators.list_queries import KEYS

@@ -1,36 +1,20 @@
 """The OpenAPI document, made from the route table, the request models and the answer structs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
-from inspect import cleandoc, getdoc
+from inspect import getdoc
 from typing import Any, Final, get_type_hints
 
-import msgspec
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from headrace import __version__
-from headrace.domain.access import Role
 from headrace.domain.limits import IDEMPOTENCY_KEY
-from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import SHOWN_STATES, DeadReason, ErrorKind
-from headrace.domain.worker import Command
-from headrace.history.counters import KEPT
-from headrace.history.series import POINTS
 from headrace.http import repeats
+from headrace.http.answer_schemas import SCHEMA_OF, Document, answer_schemas
 from headrace.http.problems import CONTENT_TYPE
 from headrace.http.request import JSON
 from headrace.http.routing import Parameter, Route, bodies_in
-from headrace.ops.delivery.reports import ReportOutcome
-from headrace.ops.tasks.enqueue import EnqueueOutcome
-from headrace.ops.tasks.explain import ReasonCode
-from headrace.wire import actions, batches, queues, service, tasks
 from headrace.wire.base import REFERENCE, JsonValue
-
-Document = dict[str, Any]
 
 _DESCRIPTION: Final = """\
 A durable task queue. Producers enqueue tasks, workers dequeue them under a lease and report what \
@@ -58,131 +42,7 @@ _PROBLEMS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """How the document names an answer, and how that differs from its struct.
-
-    Some members are *never* in it, or only *sometimes*; in it, one schema *refers* to another.
-    """
-
-    name: str
-    answer: type[Any]
-    never: frozenset[str] = frozenset()
-    sometimes: frozenset[str] = frozenset()
-    refers: Mapping[str, str] = field(default_factory=dict)
-    description: str | None = None
-
-
-_SETTINGS: Final = {
-    "DequeuingSettings": "DequeuingSettingsBody",
-    "DeadLetterConfig": "DeadLetterBody",
-}
-_UPLOADED: Final = frozenset({"payload_url", "payload_bytes", "payload_sha256"})
-_SOMETIMES: Final = _UPLOADED | {"dedupe_until", "last_progress"}
-_ANSWERS: Final = (
-    _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
-    _Shown(
-        "Queue",
-        queues.Queue,
-        never=frozenset({"stats", "schedules", "schedules_cursor"}),
-        sometimes=frozenset({"pause"}),
-        refers=_SETTINGS,
-    ),
-    _Shown(
-        "QueueInFull",
-        queues.Queue,
-        sometimes=frozenset({"pause"}),
-        refers=_SETTINGS,
-        description="A queue, its settings, how it is doing, and its schedules.",
-    ),
-    _Shown("QueuePage", queues.Queues),
-    _Shown(
-        "Purged",
-        queues.Purged,
-        never=frozenset({"in_background"}),
-        sometimes=frozenset({"undo"}),
-    ),
-    _Shown(
-        "RetryStrategy",
-        RetryStrategy,
-        description="How often and when a failed task is tried again.",
-    ),
-    _Shown("Recount", queues.Recount),
-    _Shown("SigningSecret", queues.SigningSecret),
-    _Shown("Stats", queues.Stats),
-    _Shown("Metrics", queues.Metrics),
-    _Shown("Group", queues.Group),
-    _Shown("Schedule", queues.Schedule, sometimes=frozenset({"payload"})),
-    _Shown("SchedulePage", queues.ScheduleList),
-    _Shown("Task", tasks.Task, sometimes=_SOMETIMES),
-    _Shown(
-        "TaskWithoutPayload",
-        tasks.Task,
-        never=frozenset({"payload"}) | _UPLOADED,
-        sometimes=frozenset({"dedupe_until", "last_progress"}),
-        description="A task as it stands.",
-    ),
-    _Shown("CancelledTask", tasks.CancelledTask, sometimes=_SOMETIMES),
-    _Shown("LeasedTask", tasks.LeasedTask, sometimes=_SOMETIMES),
-    _Shown("UploadGranted", tasks.UploadGranted),
-    _Shown("TaskPage", tasks.Tasks, refers={"Task": "ShownTask"}),
-    _Shown("Enqueued", tasks.Enqueued, refers={"Task": "TaskWithoutPayload"}),
-    _Shown("EnqueueResults", tasks.EnqueueResults),
-    _Shown("Dequeued", tasks.Dequeued),
-    _Shown(
-        "Reported",
-        tasks.Reported,
-        never=frozenset({"now"}),
-        sometimes=frozenset({"dead_reason"}),
-    ),
-    _Shown("ReportResults", tasks.ReportResults),
-    _Shown("TaskCount", tasks.Count),
-    _Shown("Explained", tasks.Explained),
-    _Shown("BulkDone", tasks.Bulk, sometimes=frozenset({"undo"})),
-    _Shown("DeletedTask", tasks.DeletedTask),
-    _Shown("ActionSeen", actions.ActionSeen),
-    _Shown("ActionPage", actions.Actions),
-    _Shown("Batch", batches.BatchSeen),
-    _Shown("BatchPage", batches.Batches, refers={"BatchSeen": "Batch"}),
-    _Shown("CancelledBatch", batches.CancelledBatch),
-    _Shown("BatchSteps", batches.BatchSteps),
-    _Shown("BatchRecount", batches.BatchRecount),
-    _Shown("BatchResult", batches.BatchResult, sometimes=frozenset({"stands_for"})),
-    _Shown("BatchResults", batches.BatchResults),
-    _Shown("Leased", tasks.Leased, sometimes=frozenset({"cancelled"})),
-    _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
-    _Shown("KeyInFull", service.KeyInFull),
-    _Shown("KeyPage", service.Keys),
-    _Shown(
-        "AuditEntry", service.AuditEntry, sometimes=frozenset({"reason", "before", "after", "run"})
-    ),
-    _Shown("AuditEntries", service.AuditEntries),
-    _Shown("Commanded", service.Commanded),
-    _Shown("Worker", service.WorkerSeen),
-    _Shown("WorkerPage", service.Workers, refers={"WorkerSeen": "Worker"}),
-    _Shown("Health", service.Health),
-    _Shown("Notification", tasks.Notification),
-)
-_SCHEMA_OF: Final = {shown.answer: shown.name for shown in reversed(_ANSWERS)}
-"""The name of the schema of an answer's type, the first where there are several."""
-
 _NO_CONTENT: Final = 204
-_IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
-"""Described once, as what comes in."""
-
-_NUMBERS: Final = [{"type": "integer"}, {"type": "number"}]
-_WORDS: Final[tuple[type[StrEnum], ...]] = (
-    ActionStatus,
-    BulkAction,
-    Command,
-    DeadReason,
-    EnqueueOutcome,
-    ErrorKind,
-    ReasonCode,
-    ReportOutcome,
-    Role,
-)
-"""Whose values the answers have, which may be more some day: programs take any text there."""
 _CONFLICTS: Final = frozenset(
     {
         "create_queue",
@@ -250,7 +110,7 @@ def document(routes: tuple[Route, ...]) -> Document:
         "security": [{"key": []}],
         "paths": paths,
         "components": {
-            "schemas": dict(sorted({**_answers(), **schemas}.items())),
+            "schemas": dict(sorted({**answer_schemas(), **schemas}.items())),
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -299,7 +159,7 @@ def _responses(route: Route) -> Document:
     if route.responses is not None:
         return {str(status): {**answer} for status, answer in route.responses.items()}
     content: Document = {}
-    if name := route.schema or _SCHEMA_OF.get(get_type_hints(route.call)["return"]):
+    if name := route.schema or SCHEMA_OF.get(get_type_hints(route.call)["return"]):
         content = {JSON: {"schema": {"$ref": REFERENCE.format(name=name)}}}
     return {
         str(status): {"description": text, "content": content if status != _NO_CONTENT else {}}
@@ -343,66 +203,6 @@ def _without_null_defaults(node: JsonValue) -> JsonValue:
         return node
     kept = {word: part for word, part in node.items() if word != "default" or part is not None}
     return {word: _without_null_defaults(part) for word, part in kept.items()}
-
-
-def _answers() -> Document:
-    """The schemas of all answers, made from the structs that are encoded."""
-    _, made = msgspec.json.schema_components(
-        [*(shown.answer for shown in _ANSWERS), *_WORDS], ref_template=REFERENCE
-    )
-    structs = {shown.answer.__name__ for shown in _ANSWERS}
-    others = [_Shown(name, object) for name in made.keys() - structs - _IN_BODIES]
-    schemas = {shown.name: _schema(made[shown.name], shown) for shown in others} | {
-        shown.name: _schema(made[shown.answer.__name__], shown) for shown in _ANSWERS
-    }
-    for name in ("stats", "schedules"):
-        member = schemas["QueueInFull"]["properties"][name]
-        member |= member.pop("anyOf")[0]  # the other is null
-    schemas["Metrics"]["properties"]["points"] |= {
-        "maxItems": POINTS,
-        "description": f"The service keeps {KEPT.days} days; what is older comes from the lake. "
-        "Where that has no rolled-up day, or there is no lake, every number is null.",
-    }
-    secret = schemas["NewKey"]["properties"]["secret"]
-    secret["anyOf"] = [{"type": secret.pop("type")}, {"type": "null"}]
-    secret["description"] += " Null in the answer to a repeat."
-    schemas["State"]["enum"] = sorted(SHOWN_STATES)
-    schemas["ShownTask"] = {
-        "description": "A task, with its payload unless that was not asked for.",
-        "anyOf": [{"$ref": REFERENCE.format(name=name)} for name in ("Task", "TaskWithoutPayload")],
-    }
-    return schemas
-
-
-def _schema(schema: Document, shown: _Shown) -> Document:
-    """The schema of an answer, of which every member is always there, and no other is."""
-    schema = _plain(schema, shown.refers)
-    text = shown.description or cleandoc(schema.get("description", ""))
-    # Generators name a class by its title, so there are no two of the same.
-    made = {**schema, "title": shown.name, "description": text.partition("\n\nShows ")[0]}
-    if "properties" not in schema:
-        return made
-    members = {name: of for name, of in schema["properties"].items() if name not in shown.never}
-    required = [name for name in members if name not in shown.sometimes]
-    return {**made, "properties": members, "required": required, "additionalProperties": False}
-
-
-def _plain(node: JsonValue, refers: Mapping[str, str]) -> JsonValue:
-    """A schema as short as it can be: what a struct does without has a default there."""
-    if isinstance(node, list):
-        return [_plain(part, refers) for part in node]
-    if not isinstance(node, dict):
-        return node
-    if "$ref" in node:
-        name = node["$ref"].rpartition("/")[2]
-        kept = {word: node[word] for word in node.keys() - {"enum", "type", "default"}}
-        return kept | {"$ref": REFERENCE.format(name=refers.get(name, name))}
-    if node.get("anyOf") == _NUMBERS:
-        node = {**node, **_NUMBERS[1]}
-        del node["anyOf"]
-    if "enum" in node:
-        node = {"type": "string", **node}
-    return {word: _plain(part, refers) for word, part in node.items() if word != "default"}
 
 
 def _may_be_repeated(operation: Document) -> None:

@@ -26,8 +26,7 @@ from headrace.http.fields import (
     refusal,
     wrong,
 )
-from headrace.http.permissions import principal
-from headrace.http.request import TAG_PARAMETER
+from headrace.http.request import TAG_PARAMETER, principal
 from headrace.http.routing import Alias
 from headrace.ops.operators import visibility
 from headrace.ops.shared.queues import QueueOperations

@@ -271,6 +271,8 @@ class SettingsBody(RequestBody):
 class CreateQueueBody(SettingsBody):
     """A new queue; only its name is required."""
 
+    queue_fields = RequestBody.queue_fields | {"name"}
+
     name: Name
 
 

@@ -19,7 +19,6 @@ from headrace.http.parameters import (
     keys_of,
     queue_name,
 )
-from headrace.http.permissions import principal
 from headrace.http.queue_bodies import (
     CreateQueueBody,
     EmptyBody,
@@ -28,7 +27,7 @@ from headrace.http.queue_bodies import (
     RecountBody,
     ReplaceQueueBody,
 )
-from headrace.http.request import Reply
+from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility

@@ -14,11 +14,8 @@ from typing import Any, Final
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RE, pattern_in_words
 from headrace.domain.repeat import KeyedRequest, RecordedAnswer
-from headrace.http.leases import LeaseBody
-from headrace.http.permissions import principal
-from headrace.http.request import Reply, Request
+from headrace.http.request import Reply, Request, principal
 from headrace.http.routing import Route
-from headrace.http.task_bodies import EnqueueBody
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.runtime.wiring import current_service
 from headrace.store.call_scope import drawing
@@ -46,7 +43,8 @@ def once(request: Request, route: Route, arguments: Mapping[str, Any]) -> Reply:
     request before, and Unavailable while the first one still runs.
     """
     key = key_of(request) if route.method == "POST" else None
-    if key is None or _is_safe_to_repeat(route, arguments):
+    body = arguments.get("body")
+    if key is None or route.operation_id in _BY_THEMSELVES or (body and body.is_safe_to_repeat):
         return route.reply(arguments)
     keyed = _keyed(request, key)
     repeats, secret = current_service().repeats, current_service().derived_ids.secret
@@ -94,21 +92,6 @@ def batch_of(request: Request, *, grouped: bool) -> DeliveryBatch | None:
     return current_service().batches.of(
         _keyed(request, key), within=request.time_left, grouped=grouped, attempt=attempt
     )
-
-
-def _is_safe_to_repeat(route: Route, arguments: Mapping[str, Any]) -> bool:
-    """Tell whether a repeat of this request needs no record of the first answer.
-
-    An enqueue with a dedupe key needs one even if each entry has an id: after the holder of the
-    key has ended, or was overwritten by another request, the same entry would take effect again.
-    A second lease of one name is refused while the first is open.
-    """
-    body = arguments.get("body")
-    if isinstance(body, EnqueueBody):
-        return all(entry.id is not None and entry.dedupe_key is None for entry in body.tasks)
-    if isinstance(body, LeaseBody):
-        return body.name is not None
-    return route.operation_id in _BY_THEMSELVES
 
 
 def _without_secret(body: str) -> str:

@@ -11,7 +11,9 @@ from typing import Any, Final, Protocol
 from urllib.parse import parse_qs, unquote
 
 from headrace.domain import limits
+from headrace.domain.access import Principal
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge, Unauthenticated
+from headrace.ops.operators.keys import current_actor
 from headrace.store.call_scope import during
 from headrace.wire.base import Answer, to_json
 
@@ -135,6 +137,14 @@ def serving(request: Request) -> during[Request]:
 def this_request() -> Request:
     """Return the request that is being answered."""
     return _CURRENT.get()
+
+
+def principal() -> Principal:
+    """Return the key that the current request carries.  Raises Unauthenticated for none."""
+    actor = current_actor()
+    if actor is None:
+        raise Unauthenticated("this takes a key")
+    return actor
 
 
 def request_of(event: Mapping[str, Any], context: CallContext) -> Request:

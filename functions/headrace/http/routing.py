@@ -23,19 +23,22 @@ from typing import (
     get_args,
     get_origin,
 )
+from urllib.parse import unquote
 
 from pydantic import TypeAdapter, ValidationError
 
-from headrace.domain.access import Permission, Role, may
+from headrace.domain.access import Permission, Role, may, not_this_queue
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.http import rawjson
 from headrace.http.fields import Examples, RequestBody
 from headrace.http.problems import invalid
-from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply, Request
+from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply, Request, principal
+from headrace.ops.operators.keys import current_actor
 from headrace.wire.base import Answer
 
 _VERSION: Final = "v1"  # the first part of the API's paths
 _PATH_PART: Final = re.compile(r"[-._~()'!*:@,;=+&$%<> \[\]{}|^\w]+")
+_QUEUE: Final = "queue"
 _NAME_LENGTH: Final = 200
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -138,6 +141,17 @@ class Route:
         """What a request may have."""
         return _parameters_of(self.call, self.path)
 
+    def admit(self, in_path: Mapping[str, str]) -> None:
+        """Raise Forbidden unless the key may call the route, and for the queue in the path."""
+        if not self.permissions:
+            return
+        queues = [unquote(in_path[_QUEUE])] if _QUEUE in in_path else []
+        if self.queue is not None:
+            queues.append(self.queue)
+        by = principal()
+        for permission in self.permissions:
+            by.require(permission, *queues)
+
     def reply(self, arguments: Mapping[str, Any]) -> Reply:
         """Call the function and return its answer."""
         given = self.call(**arguments)
@@ -179,6 +193,49 @@ class Route:
             message = "is not a parameter of this request"
             errors = [FieldError(name[:_NAME_LENGTH], message) for name in unknown]
             raise InvalidRequest(f"{unknown[0]} {message}", errors=errors)
+
+
+def require_queues(arguments: Mapping[str, Any], in_path: Mapping[str, str]) -> None:
+    """Raise Forbidden if the query or the body names a queue that the key is not for."""
+    actor = current_actor()
+    if actor is None or actor.everywhere:
+        return
+    named: list[tuple[str, str]] = []
+    if _QUEUE not in in_path and (queue := arguments.get(_QUEUE)):
+        named.append((_QUEUE, queue))
+    for value in arguments.values():
+        named += _queues_in(value)
+    for name, queue in named:
+        if not actor.covers(queue):
+            raise not_this_queue(queue, field=name)
+
+
+def _queues_in(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of a field and the queue in it, for each queue that a body names."""
+    if isinstance(value, RequestBody):
+        for name in _fields_with_queues(type(value)):
+            inner = getattr(value, name)
+            here = f"{path}.{name}" if path else name
+            if name not in value.queue_fields:
+                yield from _queues_in(inner, here)
+            elif isinstance(inner, list):
+                yield from ((f"{here}[{place}]", text) for place, text in enumerate(inner))
+            elif inner is not None:
+                yield here, inner
+    elif isinstance(value, list):
+        for place, entry in enumerate(value):
+            yield from _queues_in(entry, f"{path}[{place}]")
+
+
+@cache
+def _fields_with_queues(model: type[RequestBody]) -> tuple[str, ...]:
+    """Return the fields of *model* that hold queues, or bodies that do."""
+    return tuple(
+        name
+        for name, field in model.model_fields.items()
+        if name in model.queue_fields
+        or any(_fields_with_queues(inner) for inner in bodies_in(field.annotation))
+    )
 
 
 @cache

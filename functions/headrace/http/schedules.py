@@ -30,8 +30,8 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.parameters import Cursor, Limit, QueueInPath, max_retries, queue_name
-from headrace.http.permissions import principal
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
+from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.http.task_answers import enqueued_answer
 from headrace.runtime.wiring import current_service

@@ -202,6 +202,15 @@ class EnqueueBody(RequestBody):
 
     tasks: Annotated[list[TaskEntry], Field(min_length=1, max_length=limits.BATCH)]
 
+    @property
+    def is_safe_to_repeat(self) -> bool:
+        """Whether each entry has an id and no dedupe key.
+
+        With a dedupe key the same entry could take effect again, after the task that holds the key
+        has ended or was overwritten by another request.
+        """
+        return all(entry.id is not None and entry.dedupe_key is None for entry in self.tasks)
+
 
 class DequeueBody(RequestBody):
     """How many tasks to lease, and for whom."""

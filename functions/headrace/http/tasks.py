@@ -37,9 +37,8 @@ from headrace.http.parameters import (
     task_filter,
     task_id,
 )
-from headrace.http.permissions import principal
 from headrace.http.report_bodies import REPORT, ReportsBody
-from headrace.http.request import Reply, this_request
+from headrace.http.request import Reply, principal, this_request
 from headrace.http.routing import Answered, Routes
 from headrace.http.task_answers import (
     cancelled_answer,

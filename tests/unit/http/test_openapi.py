@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema_rs
 
 from headrace.http.app import TABLE
-from headrace.http.docs_page import render
 from headrace.http.openapi import document
+from headrace.http.service import render
 
 DOCUMENT = document(TABLE.routes)
 SCHEMAS = DOCUMENT["components"]["schemas"]

@@ -1,5 +1,5 @@
-"""Entry points: what Lambda calls for each function, and the local service in its place.
+"""Entry points: the handlers of the Lambda functions, which the local service calls too.
 
-Lambda finds them by the modules beside the package (`api.handler`), which would be in the way of
-other people's modules in a wheel.
+Lambda finds them by the modules beside the package (`api.handler`). In a wheel, such modules could
+clash with other packages.
 """

@@ -1,9 +1,9 @@
 """Lambda authorizer: tell API Gateway whether a key is known, before it calls the API.
 
-It only keeps strangers away: they reach neither the API function nor its concurrency, and their
-answer comes from API Gateway's cache.  The API recognises the key once more and decides by itself
-what it may do, as it does where no API Gateway stands before it; so nothing that is passed on here
-is believed, and a revoked key stops within 10 seconds, not when API Gateway's cache (60) forgets.
+It only keeps requests without a valid key away from the API function and its concurrency; API
+Gateway answers them from its cache. The API verifies the key again and checks its rights itself, so
+it trusts nothing that is passed on here. A revoked key stops within 10 seconds, although API
+Gateway caches for 60.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ prepare("keys")
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Return a policy for every route, because API Gateway keeps it for all of them."""
+    """Return a policy for every route, because API Gateway caches it for all routes."""
     try:
         with in_time(context):
             key = current_service().keys.verify(

@@ -1,7 +1,7 @@
-"""Lambda entry point: send the tasks of one queue to its target; without one, start who does.
+"""Lambda entry point: send the tasks of one queue to its target, or start what is needed.
 
-The recorder calls it for a queue in which tasks have come to wait, a timer once a minute for what
-falls due by itself.
+The recorder calls it for a queue in which tasks arrived. A timer calls it once a minute without a
+queue, for tasks that became due.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,13 +25,13 @@ prepare("queues", "push", "push_waking", "leases", "limiting", "reports", "signi
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Run the dispatcher of the queue and seat that *event* names, or start all that are needed."""
+    """Run the dispatcher of the queue and seat in *event*, or start all that are needed."""
     return _run(context, event)
 
 
 @contextmanager
 def _a_minute(stopping: Event) -> Iterator[None]:
-    """Return a block that is to end before the next minute: here the timer waits for its end."""
+    """Return a block that sets *stopping* before the next minute, when the timer waits for its end."""
     timer = Timer(_MINUTE_SECONDS, stopping.set)
     timer.daemon = True
     timer.start()

@@ -1,7 +1,7 @@
-"""Lambda entry point: end lapsed leases, expire tasks, resume jobs, once a minute.
+"""Lambda entry point: end lapsed leases, expire tasks and resume jobs, once a minute.
 
-Where that takes more than one pass a minute, the timer's invokes others, each with its part; and
-one for actions on many tasks, if any is under way.  Whoever begins an action invokes that at once.
+If one pass a minute is not enough, the timer's call invokes others, each with its part, and one for
+actions on many tasks. The start of an action invokes that one immediately.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from headrace.store.call_scope import in_time
 from headrace.store.records.reaper import ReaperPart
 
 LAST_PAGE_SECONDS = 12.0
-"""Kept of the function's time for the page under way when the rest is over."""
+"""The time of the function that is kept free for the last page."""
 
 logger = Logger()
 prepare("reaping", "queues", "jobs", "leases")
@@ -29,7 +29,7 @@ prepare("reaping", "queues", "jobs", "leases")
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:
-    """Make one pass over every queue, or over the part that *event* names; say what it did."""
+    """Make one pass over every queue, or over the part in *event*; return what it did."""
     return _pass(context, event)
 
 
@@ -59,7 +59,7 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _passed_over_actions(use: Service, again: Callable[[Mapping[str, Any]], object]) -> bool:
-    """Have actions on many tasks worked on, if there are any; tell if that cannot be known now."""
+    """Have actions on many tasks processed, if there are any; tell if this is unknown."""
     try:
         if use.actions.any_unfinished():
             again({WORK_ON_ACTIONS: True})
@@ -69,7 +69,7 @@ def _passed_over_actions(use: Service, again: Callable[[Mapping[str, Any]], obje
 
 
 def _act(use: Service, context: LambdaContext) -> dict[str, float]:
-    """Work on actions until none is left, or time is over: then the next minute's goes on."""
+    """Process actions until none is left or the time is over; the next minute continues."""
 
     def time_left() -> float:
         return context.get_remaining_time_in_millis() / 1000 - LAST_PAGE_SECONDS

@@ -1,6 +1,6 @@
-"""Lambda entry point: count what the stream of the tasks table shows, batch after batch.
+"""Lambda entry point: count the stream of the tasks table, batch after batch.
 
-The mapping has a tumbling window, because only then does Lambda say which shard a batch is from.
+The mapping has a tumbling window, because only then does Lambda name the shard of a batch.
 """
 
 from contextlib import suppress
@@ -21,7 +21,7 @@ prepare("recording", "counters", "end_webhooks", "matching", "task_batches")
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
-    """Count a batch, and say from which record on it must come again."""
+    """Count a batch; return the first record that must come again, if there is one."""
     shard = event.get("shardId") or event.get("eventSourceARN") or "only"
     use = current_service()
     writes, unreadable = writes_of(event["Records"])

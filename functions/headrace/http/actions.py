@@ -1,4 +1,4 @@
-"""Actions on many tasks that the service carries out, and the audit of what was changed by hand."""
+"""Actions on many tasks that the service runs, and the audit of changes by operators."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 routes: Final = Routes("Actions")
 
 ActionInPath: TypeAlias = Annotated[str, Field(description="The id of the action.")]
-_SHOWN: Final = "How it stands."
+_SHOWN: Final = "The state of the action."
 
 
 class ActionBody(RequestBody):
-    """What is to be done to which tasks."""
+    """An action, and the tasks that it is for."""
 
     action: Literal["delete", "restart", "run", "move", "cancel"]
     queues: Annotated[list[Name], Field(min_length=1, max_length=limits.ACTION_QUEUES)]
     filter: FilterBody = Field(
-        description="Those of which all holds; `{}` is every task that the action takes."
+        description="Tasks that match all conditions; `{}` is every task that the action can take."
     )
-    to_queue: Name | None = Field(default=None, description="Where a move goes: another queue.")
+    to_queue: Name | None = Field(default=None, description="The queue that tasks are moved to.")
     undo_in_seconds: UndoFor = 0
     reason: Reason | None = None
 
@@ -70,7 +70,7 @@ class ActionBody(RequestBody):
 
 BEGIN: Final[Examples] = {
     "restart": example(
-        "All dead ones of two queues whose latest error was a timeout",
+        "All dead tasks of two queues whose last error was a timeout",
         {
             "action": "restart",
             "queues": ["mail", "sms"],
@@ -79,7 +79,7 @@ BEGIN: Final[Examples] = {
         },
     ),
     "delete": example(
-        "All dead ones, for a day not for good",
+        "All dead tasks, which an undo can restore for a day",
         {
             "action": "delete",
             "queues": ["mail"],
@@ -94,7 +94,7 @@ BEGIN: Final[Examples] = {
 
 
 def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
-    """An action."""
+    """Return the answer about an action."""
     return action_wire.ActionSeen.of(
         run,
         filter=filter_shown(run.where.fields()),
@@ -113,15 +113,20 @@ def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
 
 
 @routes.add(
-    "POST", "/v1/actions", Permission.OPERATE, status=202, answer="It is begun.", examples=BEGIN
+    "POST",
+    "/v1/actions",
+    Permission.OPERATE,
+    status=202,
+    answer="The action has started.",
+    examples=BEGIN,
 )
 def begin_action(body: ActionBody) -> action_wire.ActionSeen:
-    """Begin an action on many tasks.
+    """Start an action on many tasks.
 
-    The service looks for the tasks, and then acts on exactly those: none that came later, and
-    none that has changed since it was seen. It goes on whoever is away; `GET /v1/actions/{id}`
-    says how far it is, kept for 30 days, and the audit has one entry. Takes a key that may
-    operate all of its queues.
+    The service first finds the tasks, then acts on exactly these: not on later tasks, and not on
+    tasks that changed after it found them. It continues when the client disconnects. `GET
+    /v1/actions/{id}` shows the progress for 30 days, and the audit gets one entry. The key must be
+    allowed to operate all of the queues.
     """
     run = current_service().actions.begin_all(
         BulkAction(body.action),
@@ -143,15 +148,15 @@ def begin_action(body: ActionBody) -> action_wire.ActionSeen:
 )
 def list_actions(
     queue: Annotated[
-        str | None, Field(max_length=128, description="That touch this queue.")
+        str | None, Field(max_length=128, description="Only actions on this queue.")
     ] = None,
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> action_wire.Actions:
-    """List actions on many tasks, the latest first.
+    """List actions on many tasks, newest first.
 
-    Those of which all queues are the key's.
+    Shows actions whose queues are all queues of the key.
     """
     page = visibility.actions(
         current_service().actions,
@@ -167,36 +172,36 @@ def list_actions(
 
 @routes.add("GET", "/v1/actions/{id}", Permission.OPERATE, answer=_SHOWN)
 def get_action(id: ActionInPath) -> action_wire.ActionSeen:
-    """Show how far an action is."""
+    """Show the progress of an action."""
     run = visibility.action(current_service().actions, principal(), unquote(id))
     return action_answer(run)
 
 
 @routes.add("POST", "/v1/actions/{id}/pause", Permission.OPERATE, answer=_SHOWN)
 def pause_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
-    """Let an action rest.
+    """Pause an action.
 
-    What it is at, up to 250 tasks, is finished. It can be resumed within 7 days of its
-    beginning. 409 `finished`: it is over, or cancelled.
+    Up to 250 tasks that are being processed are completed first. The action can be resumed within 7
+    days of its start. 409 `finished`: the action has ended or was cancelled.
     """
     return _turned(id, "pause")
 
 
 @routes.add("POST", "/v1/actions/{id}/resume", Permission.OPERATE, answer=_SHOWN)
 def resume_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
-    """Let an action go on.
+    """Resume an action.
 
-    409 `finished`: it is over, or cancelled.
+    409 `finished`: the action has ended or was cancelled.
     """
     return _turned(id, "resume")
 
 
 @routes.add("POST", "/v1/actions/{id}/cancel", Permission.OPERATE, answer=_SHOWN)
 def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
-    """End an action where it is.
+    """Cancel an action.
 
-    What is done stays done, and what it is at, up to 250 tasks, is finished. Safe to repeat.
-    409 `finished`: it is over otherwise.
+    Tasks that are already processed stay as they are, and up to 250 tasks that are being processed
+    are completed. Safe to repeat. 409 `finished`: the action has ended.
     """
     return _turned(id, "cancel")
 
@@ -215,7 +220,7 @@ audit_routes: Final = Routes("Audit")
 
 
 def audit_answer(page: Found[AuditRecord]) -> service_wire.AuditEntries:
-    """A page of what was changed by hand."""
+    """Return a page of the audit."""
     return service_wire.AuditEntries(
         entries=[
             service_wire.AuditEntry.of(
@@ -233,7 +238,7 @@ def audit_answer(page: Found[AuditRecord]) -> service_wire.AuditEntries:
 
 
 def filter_shown(where: Mapping[str, Any]) -> dict[str, Any]:
-    """A filter as kept, its instants as every answer writes them."""
+    """Return a stored filter with its instants in the format of all answers."""
     return {
         name: instant_text(datetime.fromisoformat(value)) if name in _FILTER_INSTANTS else value
         for name, value in where.items()
@@ -250,21 +255,30 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
     "GET", "/v1/audit", Permission.OPERATE, answer="A page of entries.", description=keys_of(AUDIT)
 )
 def list_audit(
-    queue: Annotated[str | None, Field(max_length=128, description="Exactly this one.")] = None,
+    queue: Annotated[
+        str | None, Field(max_length=128, description="Only changes in this queue.")
+    ] = None,
     actor: Annotated[
         str | None, Field(max_length=256, description="The name of a key, or its id.")
     ] = None,
-    action: Annotated[str | None, Field(max_length=64, description="As in `restart`.")] = None,
-    since: Annotated[Instant | None, Alias("from"), Field(description="Not earlier.")] = None,
-    before: Annotated[Instant | None, Alias("to"), Field(description="Earlier than this.")] = None,
+    action: Annotated[
+        str | None, Field(max_length=64, description="For example `restart`.")
+    ] = None,
+    since: Annotated[
+        Instant | None, Alias("from"), Field(description="Only entries from this time on.")
+    ] = None,
+    before: Annotated[
+        Instant | None, Alias("to"), Field(description="Only entries before this time.")
+    ] = None,
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> service_wire.AuditEntries:
-    """Show what was changed by hand.
+    """Show the changes that operators made.
 
-    Newest first, kept for 90 days. An entry is written before the first task is touched and
-    completed after the last; one without `changed` goes on, or broke off.
+    Newest first. Entries are kept for 90 days. An entry is written before the first task is changed
+    and completed after the last one. An entry without `changed` belongs to a change that still runs
+    or was interrupted.
     """
     where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
     page = visibility.audit(current_service().audit, principal(), where, limit=limit, cursor=cursor)

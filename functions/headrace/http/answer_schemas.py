@@ -26,9 +26,10 @@ Document: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """How the document names an answer, and how that differs from its struct.
+    """The schema of an answer, and its differences from the struct.
 
-    Some members are *never* in it, or only *sometimes*; in it, one schema *refers* to another.
+    Some members are *never* in it, some only *sometimes*. *refers* renames schemas that it refers
+    to.
     """
 
     name: str
@@ -130,10 +131,10 @@ _ANSWERS: Final = (
     _Shown("Notification", tasks.Notification),
 )
 SCHEMA_OF: Final = {shown.answer: shown.name for shown in reversed(_ANSWERS)}
-"""The name of the schema of an answer's type, the first where there are several."""
+"""The name of the schema of an answer's type, the first if there are several."""
 
 _IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
-"""Described once, as what comes in."""
+"""Schemas that the request bodies describe."""
 
 _NUMBERS: Final = [{"type": "integer"}, {"type": "number"}]
 _WORDS: Final[tuple[type[StrEnum], ...]] = (
@@ -147,11 +148,11 @@ _WORDS: Final[tuple[type[StrEnum], ...]] = (
     ReportOutcome,
     Role,
 )
-"""Whose values the answers have, which may be more some day: programs take any text there."""
+"""Enums of which answers have values.  Programs must accept other words too."""
 
 
 def answer_schemas() -> Document:
-    """The schemas of all answers, made from the structs that are encoded."""
+    """Return the schemas of all answers, made from the structs that are encoded."""
     _, made = msgspec.json.schema_components(
         [*(shown.answer for shown in _ANSWERS), *_WORDS], ref_template=REFERENCE
     )
@@ -180,7 +181,7 @@ def answer_schemas() -> Document:
 
 
 def _schema(schema: Document, shown: _Shown) -> Document:
-    """The schema of an answer, of which every member is always there, and no other is."""
+    """Return the schema of an answer, with all members required and no others allowed."""
     schema = _plain(schema, shown.refers)
     text = shown.description or cleandoc(schema.get("description", ""))
     # Generators name a class by its title, so there are no two of the same.
@@ -193,7 +194,7 @@ def _schema(schema: Document, shown: _Shown) -> Document:
 
 
 def _plain(node: JsonValue, refers: Mapping[str, str]) -> JsonValue:
-    """A schema as short as it can be: what a struct does without has a default there."""
+    """Return a schema without msgspec's defaults and with short types."""
     if isinstance(node, list):
         return [_plain(part, refers) for part in node]
     if not isinstance(node, dict):

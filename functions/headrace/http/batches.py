@@ -1,4 +1,4 @@
-"""Batches: make, close, show, list, delete, results."""
+"""Batches: create, close, show, list, delete, cancel, recount, and their results and steps."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -39,7 +39,7 @@ BatchInPath: TypeAlias = Annotated[str, Field(description="The id of the batch."
 
 
 class CallbackEntry(QueuedEntry):
-    """A task that a batch enqueues, in whatever queue; its id is the batch's to choose."""
+    """A task that a batch enqueues, in any queue. The batch chooses its id."""
 
     id: NotInCallback = None
     dedupe_key: NotInCallback = None
@@ -48,7 +48,7 @@ class CallbackEntry(QueuedEntry):
     relay: bool = Field(
         default=False,
         description="Instead of a payload: the task runs nothing. In the results of the batches "
-        "that it joins it stands for the members of this batch.",
+        "that it joins, it stands for the members of this batch.",
     )
 
     @model_validator(mode="after")
@@ -66,26 +66,24 @@ class CallbackEntry(QueuedEntry):
 
 
 class CallbacksBody(RequestBody):
-    """What a batch enqueues, each at most once."""
+    """The tasks that a batch enqueues, each at most once."""
 
-    ended: CallbackEntry | None = Field(
-        default=None, description="When every member has ended, one way or another."
-    )
+    ended: CallbackEntry | None = Field(default=None, description="When every member has ended.")
     succeeded: CallbackEntry | None = Field(
-        default=None, description="When every member has ended and none is dead."
+        default=None, description="When every member has succeeded."
     )
     failed: CallbackEntry | None = Field(
-        default=None, description="When the first member is dead; the others go on."
+        default=None, description="When the first member is dead; the others continue."
     )
 
     def callbacks(self) -> dict[BatchEvent, Callback]:
-        """Return those that were given."""
+        """Return the callbacks that were given."""
         given = {event: getattr(self, event) for event in BatchEvent}
         return {event: entry.callback() for event, entry in given.items() if entry}
 
 
 class CreateBatchBody(RequestBody):
-    """A batch to be made."""
+    """A new batch."""
 
     id: BatchId | None = Field(
         default=None, description="An id of your own makes the call safe to repeat."
@@ -107,18 +105,18 @@ class CreateBatchBody(RequestBody):
 
 
 class CloseBatchBody(RequestBody):
-    """How many members a batch has."""
+    """The number of members of a batch."""
 
     total: BatchTotal
 
 
 CREATE_BATCH: Final[Examples] = {
     "open": example(
-        "Open, with a task for when all is done",
+        "An open batch, with a task for its end",
         {"on": {"ended": {"queue": "mail", "payload": {"report": "nightly"}}}},
     ),
     "counted": example(
-        "Of a known size, under an id of one's own",
+        "A batch of known size with an id of your own",
         {
             "id": "import-2026-11-21",
             "total": 3,
@@ -130,14 +128,14 @@ CREATE_BATCH: Final[Examples] = {
         },
     ),
 }
-CLOSE_BATCH: Final[Examples] = {"close": example("It has three members", {"total": 3})}
+CLOSE_BATCH: Final[Examples] = {"close": example("The batch has three members", {"total": 3})}
 
 
 # ------------------------------------------------------------------------------------------ answers
 
 
 def batch_answer(batch: TaskBatch) -> batch_wire.BatchSeen:
-    """A batch."""
+    """Return the answer about a batch."""
     callbacks = {
         str(event): batch_wire.BatchCallback(task_id=fired.task_id, fired_at=instant(fired.at))
         for event, fired in batch.fired.items()
@@ -177,15 +175,15 @@ def _step_answer(step: BatchStep, now: datetime) -> batch_wire.BatchStep:
     status=201,
     answer="The batch.",
     schema="Batch",
-    also={200: "It is there already."},
+    also={200: "The batch existed already."},
     examples=CREATE_BATCH,
 )
 def create_batch(body: CreateBatchBody | None = None) -> Answered:
-    """Make a batch.
+    """Create a batch.
 
-    Tasks join it by `batches` when they are enqueued or spawned. What it is to enqueue is
-    enqueued by the service, once, in the way of `spawn`. The same `id` and body again answer
-    200 with the batch; another body is 409 `batch_exists`.
+    Tasks join it by `batches` when they are enqueued or spawned. The service enqueues each callback
+    once, in the way of `spawn`. A repeat with the same `id` and body is answered with 200 and the
+    batch; another body is 409 `batch_exists`.
     """
     wanted = body or CreateBatchBody()
     made = current_service().task_batches.create(
@@ -202,12 +200,12 @@ def create_batch(body: CreateBatchBody | None = None) -> Answered:
     "GET", "/v1/batches", Permission.READ, answer="A page of batches.", description=keys_of(BATCHES)
 )
 def list_batches(
-    prefix: Annotated[str, Field(description="Only ids that begin so.", max_length=64)] = "",
+    prefix: Annotated[str, Field(description="Only ids with this prefix.", max_length=64)] = "",
     parts: Annotated[
         Literal["true", "false"] | None,
         Field(
-            description="false: those that stand within another only where `prefix` begins with "
-            "its id and `-`."
+            description="false: list the batches within another batch only if `prefix` starts "
+            "with its id and `-`."
         ),
     ] = None,
     query: ListQueryText = None,
@@ -216,7 +214,7 @@ def list_batches(
 ) -> batch_wire.Batches:
     """List batches by id.
 
-    Those whose queues are all the key's. Ids that the service makes sort by age.
+    Shows batches whose queues are all queues of the key. Ids that the service chose sort by age.
     """
     page = current_service().task_batches.list(
         prefix=prefix,
@@ -239,10 +237,11 @@ def get_batch(id: BatchInPath) -> batch_wire.BatchSeen:
     "POST", "/v1/batches/{id}/close", Permission.ENQUEUE, answer="The batch.", examples=CLOSE_BATCH
 )
 def close_batch(id: BatchInPath, body: CloseBatchBody) -> batch_wire.BatchSeen:
-    """Say how many members a batch has.
+    """Set the number of members of a batch.
 
-    All that were enqueued into it; not those that members spawn. Until it has ended it may be
-    said again, differently; then that is 409 `batch_finished`.
+    The number counts the tasks that were enqueued into the batch, without the tasks that its
+    members spawn. It can be changed until the batch has ended; after that a different number is 409
+    `batch_finished`.
     """
     return batch_answer(current_service().task_batches.close(_own(id).id, body.total))
 
@@ -253,14 +252,14 @@ def close_batch(id: BatchInPath, body: CloseBatchBody) -> batch_wire.BatchSeen:
     Permission.READ,
     Permission.DETAILS,
     answer="The members.",
-    schema="BatchResults",
 )
-def batch_results(id: BatchInPath, cursor: Cursor = None) -> Answered:
-    """Show what members came to.
+def batch_results(id: BatchInPath, cursor: Cursor = None) -> batch_wire.BatchResults:
+    """Show the results of the members.
 
-    The up to 100 members that were counted first, as they stand; without those that are not
-    kept any more (a member is kept for an hour at least), and those that have moved to a queue
-    that is not the key's. A page ends early where it would be too large. Not for viewers.
+    Shows up to 100 members, in the order in which they were counted, in their current state.
+    Members that are no longer stored are missing (each member is stored for at least an hour), and
+    so are members in queues that the key is not for. A page is shorter if it would be too large.
+    Viewers may not call it.
     """
     batch = _own(id)
     use = current_service()
@@ -276,26 +275,22 @@ def batch_results(id: BatchInPath, cursor: Cursor = None) -> Answered:
         for task in page.shown
     ]
     truncated = batch.created > RESULTS
-    return Reply(batch_wire.BatchResults(results=shown, truncated=truncated, cursor=page.cursor))
+    return batch_wire.BatchResults(results=shown, truncated=truncated, cursor=page.cursor)
 
 
-@routes.add(
-    "GET", "/v1/batches/{id}/steps", Permission.READ, answer="The steps.", schema="BatchSteps"
-)
-def batch_steps(id: BatchInPath) -> Answered:
+@routes.add("GET", "/v1/batches/{id}/steps", Permission.READ, answer="The steps.")
+def batch_steps(id: BatchInPath) -> batch_wire.BatchSteps:
     """Show the steps of a workflow.
 
-    Its first 100 members, and the steps that wait for their turn, with what each waits for.
-    What waits is read from the batches within this one, 250 of them at most.
+    Shows the first 100 members, and the steps that wait, with the steps that they wait for. Waiting
+    steps are read from the batches within this batch, at most 250.
     """
     uses = current_service()
     found, now = steps_of(uses.task_batches, _own(id)), uses.now()
-    return Reply(
-        batch_wire.BatchSteps(
-            steps=[_step_answer(step, now) for step in found.steps],
-            left_out=found.left_out,
-            more_wait=found.more_wait,
-        )
+    return batch_wire.BatchSteps(
+        steps=[_step_answer(step, now) for step in found.steps],
+        left_out=found.left_out,
+        more_wait=found.more_wait,
     )
 
 
@@ -303,17 +298,17 @@ def batch_steps(id: BatchInPath) -> Answered:
     "POST",
     "/v1/batches/{id}/cancel",
     Permission.CANCEL,
-    answer="What was cancelled.",
+    answer="The number of cancelled members.",
     examples=RECOUNT,
 )
 def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.CancelledBatch:
     """Cancel a batch with its members, or a workflow with its steps.
 
-    No step is made any more, the batch takes no new members, and those that wait or are in
-    flight are cancelled. It ends then, and calls back, as a batch whose members are dead. Where
-    members have ids that nobody knows, every task that waits or is in flight in the queues of
-    the key is looked at, which takes a read unit each: while there is a `cursor`, send it for
-    the next step. What was cancelled before is not counted again.
+    No further step is created, the batch takes no new members, and members that wait or are in
+    flight are cancelled. The batch then ends and enqueues its callbacks like a batch with dead
+    members. If the ids of members are unknown, the service reads every task that waits or is in
+    flight in the queues of the key, one read unit each. While the answer has a `cursor`, send it
+    for the next step. Members that were cancelled before are not counted again.
     """
     step = current_service().batch_cancelling.step(_own(id).id, body.cursor if body else None)
     return batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor)
@@ -325,11 +320,11 @@ def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire
 def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.BatchRecount:
     """Recount the members of a batch and correct its numbers.
 
-    For a batch that does not end after the recorder was away for more than six hours. Each call
-    reads ended tasks for some seconds; while there is a `cursor`, send it for the next step. If
-    every member is still kept and ended at least ten minutes before the recount, the last step
-    corrects the batch, which then calls back. Otherwise the batch stays as it is, and `refusal`
-    says why.
+    Use it for a batch that does not end after the recorder was down for more than six hours. Each
+    call reads ended tasks for some seconds. While the answer has a `cursor`, send it for the next
+    step. If every member is still stored and ended at least ten minutes before the recount, the
+    last step corrects the batch, which then enqueues its callbacks. Otherwise the batch does not
+    change, and `refusal` has the reason.
     """
     step = current_service().batch_recounting.step(_own(id).id, body.cursor if body else None)
     return batch_wire.BatchRecount(
@@ -343,12 +338,12 @@ def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wir
 
 
 @routes.add(
-    "DELETE", "/v1/batches/{id}", Permission.ENQUEUE, status=204, answer="The batch is gone."
+    "DELETE", "/v1/batches/{id}", Permission.ENQUEUE, status=204, answer="The batch is deleted."
 )
 def delete_batch(id: BatchInPath) -> None:
-    """Forget a batch and its callbacks.
+    """Delete a batch and its callbacks.
 
-    Its members stay, and go on; they are none of a new batch of the same id.
+    Its members stay and continue. They are not members of a later batch with the same id.
     """
     current_service().task_batches.delete(_own(id).id)
 

@@ -1,4 +1,4 @@
-"""Bulk actions: delete, restart, run now, move and cancel tasks by ids or by filter."""
+"""Bulk actions: delete, restart, run, move and cancel tasks by ids or by filter."""
 
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString
 from urllib.parse import unquote
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 
 routes: Final = Routes("Bulk actions")
 _HOW: Final = (
-    "Each task on its own and atomically; repeating a call never does a thing twice. With a "
-    "filter, an answer with a `cursor` has not seen every task yet: send the same filter with it "
-    "to go on."
+    "Each task is changed on its own, in one atomic write. A repeated call changes no task twice. "
+    "If the answer to a filter has a `cursor`, more tasks may follow: send the same filter with "
+    "the cursor to continue."
 )
-_DONE: Final = "How many there were and what became of them."
+_DONE: Final = "The number of tasks, and the outcome of each."
 
 
 class BulkBody(RequestBody):
-    """The tasks that are meant: exactly one of ids, those named, and filter, exactly that set."""
+    """The tasks of a bulk action: exactly one of ids and filter."""
 
     ids: Annotated[list[TaskId], Field(min_length=1, max_length=limits.BULK_IDS)] | None = Field(
-        default=None, description="One result for each, in their order."
+        default=None, description="The answer has one result for each, in this order."
     )
     filter: FilterBody | None = Field(
-        default=None, description="Instead of ids; `{}` is every task the action takes."
+        default=None, description="Instead of ids; `{}` is every task that the action can take."
     )
     limit: Annotated[int, Field(ge=1, le=limits.BULK_TASKS)] | None = Field(
         default=None, description="With a filter: the most tasks to act on."
     )
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = Field(
-        default=None, description="With a filter: as the call before gave it."
+        default=None, description="With a filter: the cursor of the last answer."
     )
-    dry_run: bool = Field(default=False, description="Only tell what would be done.")
+    dry_run: bool = Field(default=False, description="Only show what the call would change.")
     reason: Reason | None = None
 
     @model_validator(mode="after")
@@ -73,12 +73,12 @@ class BulkBody(RequestBody):
 
 
 class DeleteBody(BulkBody):
-    """The tasks that are meant, and for how long they can be brought back."""
+    """The tasks to delete, and how long an undo can restore them."""
 
     undo_in_seconds: UndoFor = 0
     undo_id: Annotated[str, Field(max_length=limits.UNDO_ID)] | None = Field(
         default=None,
-        description="With ids: the undo of a call before, which then brings back these too.",
+        description="With ids: the undo of an earlier call, which then restores these tasks too.",
     )
 
     @model_validator(mode="after")
@@ -95,13 +95,13 @@ class DeleteBody(BulkBody):
 
 
 class UndoBody(RequestBody):
-    """Where an undo goes on; nothing to begin one."""
+    """The cursor of an undo; without it the undo starts."""
 
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
 
 
 class MoveBody(BulkBody):
-    """The tasks that are meant, and where they go."""
+    """The tasks to move, and the queue that they are moved to."""
 
     to_queue: Name = Field(description="Another queue.")
 
@@ -110,36 +110,36 @@ _IDS: Final = {"ids": ["tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "invoice-2026-0042"]}
 DELETE_TASKS: Final[Examples] = {
     "ids": example("Two tasks", _IDS),
     "undo": example(
-        "All dead ones, for a day not for good",
+        "All dead tasks, which an undo can restore for a day",
         {"filter": {"state": "DEAD"}, "undo_in_seconds": 86400},
     ),
     "dry_run": example(
-        "Tell how many dead tasks of one service there are",
+        "Count the dead tasks of one service",
         {"filter": {"state": "DEAD", "tags": {"service": "billing"}}, "dry_run": True},
     ),
 }
 UNDO: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
 RESTART_TASKS: Final[Examples] = {
     "dead": example(
-        "All dead ones whose latest error was a timeout",
+        "All dead tasks whose last error was a timeout",
         {"filter": {"state": "DEAD", "error": "timeout"}},
     ),
     "replay": example(
-        "The first thousand of what succeeded since eight o'clock",
+        "A thousand of the tasks that succeeded since eight o'clock",
         {
             "filter": {"state": "SUCCEEDED", "scheduled_after": "2026-11-21T08:00:00Z"},
             "limit": 1000,
         },
     ),
 }
-RUN_TASKS: Final[Examples] = {"all": example("Everything that waits", {"filter": {}})}
+RUN_TASKS: Final[Examples] = {"all": example("All waiting tasks", {"filter": {}})}
 CANCEL_TASKS: Final[Examples] = {
     "ids": example("Two tasks", _IDS),
-    "tags": example("All of one customer", {"filter": {"tags": {"customer": "acme"}}}),
+    "tags": example("All tasks of one customer", {"filter": {"tags": {"customer": "acme"}}}),
 }
 MOVE_TASKS: Final[Examples] = {
     "dead": example(
-        "Put the dead aside", {"filter": {"state": "DEAD"}, "to_queue": "ngsi.quarantine"}
+        "Move dead tasks aside", {"filter": {"state": "DEAD"}, "to_queue": "ngsi.quarantine"}
     ),
     "ids": example("Two tasks", {**_IDS, "to_queue": "ngsi.quarantine"}),
 }
@@ -149,7 +149,7 @@ MOVE_TASKS: Final[Examples] = {
 
 
 def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
-    """The outcome for the tasks that were meant."""
+    """Return the outcome for each task."""
     results = [task_wire.BulkResult.of(one) for one in answer.results]
     undo = LEFT_OUT if answer.undo is None else undoable_answer(answer.undo)
     return task_wire.Bulk.of(answer, results=results, undo=undo)
@@ -169,9 +169,9 @@ def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
 def delete_tasks(queue: QueueInPath, body: DeleteBody) -> task_wire.Bulk:
     """Delete tasks.
 
-    In whatever state. With `undo_in_seconds` the answer's `undo` can bring them back until
-    then: one for all pages of a cursor, and with `undo_id` for several calls by ids. It costs a
-    write unit more for each task.
+    Takes tasks in every state. With `undo_in_seconds`, the `undo` of the answer can restore the
+    tasks until then: one undo for all pages of a cursor, and with `undo_id` for several calls by
+    ids. It costs one more write unit for each task.
     """
     return _carry_out(
         BulkAction.DELETE,
@@ -184,17 +184,17 @@ def delete_tasks(queue: QueueInPath, body: DeleteBody) -> task_wire.Bulk:
 
 @routes.add("POST", "/v1/undos/{id}", Permission.OPERATE, answer=_DONE, examples=UNDO)
 def undo(
-    id: Annotated[str, Field(description="As the deletion's answer gave it.")],
+    id: Annotated[str, Field(description="The undo id of the deletion's answer.")],
     body: UndoBody | None = None,
 ) -> task_wire.Bulk:
-    """Bring back what was deleted.
+    """Restore deleted tasks.
 
-    What one call has deleted with `undo_in_seconds`, as it was: what waited waits again, what
-    was in flight is due now with its attempts, what was finished is so again. SKIPPED is what
-    is past its retention, and what has lost its id or its dedupe key to another task. An answer
-    with a `cursor` has not seen every task yet: send it to go on. Again, it changes nothing,
-    save that it finds what a lagging index did not show the first time. 404: not known, or
-    over, or the queue was deleted since.
+    Restores the tasks that one call deleted with `undo_in_seconds`. Waiting tasks wait again, tasks
+    in flight are due now with their attempts, finished tasks are finished again. A task is SKIPPED
+    if its retention has ended, or if another task has its id or its dedupe key. If the answer has a
+    `cursor`, more tasks may follow: send the cursor to continue. A repeat changes nothing, but it
+    finds tasks that a lagging index did not show before. 404: the undo is unknown or has expired,
+    or the queue was deleted.
     """
     cursor = body.cursor if body else None
     done = visibility.undo(current_service().undoing, principal(), unquote(id), cursor=cursor)
@@ -210,9 +210,9 @@ def undo(
     examples=RESTART_TASKS,
 )
 def restart_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
-    """Restart tasks that are finished.
+    """Restart finished tasks.
 
-    DEAD ones, or SUCCEEDED ones: a replay. They begin anew, errors kept.
+    Takes DEAD tasks, and SUCCEEDED tasks (a replay). They start again and keep their errors.
     """
     return _carry_out(BulkAction.RESTART, queue, body)
 
@@ -228,7 +228,7 @@ def restart_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
 def run_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
     """Make waiting tasks due now.
 
-    Attempts and expiry stay as they are.
+    Attempts and expiry do not change.
     """
     return _carry_out(BulkAction.RUN, queue, body)
 
@@ -244,7 +244,7 @@ def run_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
 def move_tasks(queue: QueueInPath, body: MoveBody) -> task_wire.Bulk:
     """Move tasks to another queue.
 
-    Waiting ones keep their due time, dead ones are due now.
+    Waiting tasks keep their due time. Dead tasks are due now.
     """
     return _carry_out(BulkAction.MOVE, queue, body, to_queue=body.to_queue)
 
@@ -260,7 +260,7 @@ def move_tasks(queue: QueueInPath, body: MoveBody) -> task_wire.Bulk:
 def cancel_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
     """Cancel tasks.
 
-    Waiting or in flight; they are DEAD then, `cancelled`.
+    Takes waiting tasks and tasks in flight. They are DEAD with the reason `cancelled`.
     """
     return _carry_out(BulkAction.CANCEL, queue, body)
 

@@ -1,6 +1,6 @@
-"""A request as the event that API Gateway sends (REST API, Lambda proxy), and the answer back.
+"""The events that API Gateway sends (REST API, Lambda proxy), and the answers to them.
 
-For whoever stands in for API Gateway: the local service and the test kit.
+The local service and the test kit use them in place of API Gateway.
 """
 
 import base64
@@ -19,7 +19,7 @@ STAGE: Final = "local"
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnswer:
-    """What goes back to the client: *body*, or *size* bytes of *content*, a part at a time."""
+    """The answer to the client: *body*, or *size* bytes of *content*, sent in parts."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -42,11 +42,11 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
     source_ip: str = "127.0.0.1",
     base: str = "",
 ) -> dict[str, Any]:
-    """Make the event (payload format 1.0).
+    """Return the event of a request (payload format 1.0).
 
-    *path* and *query* are as the client sent them, still percent-encoded; *resource* is the
-    template's path, with *parameters* for its variables.  The body is in base64, as the template
-    wants it of API Gateway: so it takes a third more room in the event, whatever is in it.
+    *path* and *query* are percent-encoded, as the client sent them. *resource* is the path in the
+    template, with *parameters* for its variables. The body is in base64, because the template sets
+    this for API Gateway; it takes a third more space in the event.
     """
     names = {name.lower(): name for name in headers}
     values = query_of(query)
@@ -85,11 +85,9 @@ def proxy_event(  # noqa: PLR0913 (a request has as many parts)
 
 
 def read_answer(answer: object) -> GatewayAnswer:
-    """Read a handler's answer.
+    """Return the answer that a handler gave.
 
-    Raises:
-        ValueError: it is not what API Gateway would take.
-
+    Raises ValueError if API Gateway would not accept it.
     """
     if not isinstance(answer, dict) or not isinstance(answer.get("statusCode"), int):
         raise ValueError(f"not an answer for API Gateway: {type(answer).__name__}")  # noqa: TRY004 (one error for every wrong answer)
@@ -112,7 +110,7 @@ def read_answer(answer: object) -> GatewayAnswer:
 
 
 def header_value(value: object) -> str:
-    """Return *value* as a header's.  Raises ValueError for what cannot be sent as one."""
+    """Return *value* as the text of a header. Raises ValueError if a header cannot have it."""
     text = str(value)
     if not text.isascii() or "\r" in text or "\n" in text:
         raise ValueError(f"a header of the answer cannot be sent: {text!r}")

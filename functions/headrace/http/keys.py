@@ -1,4 +1,4 @@
-"""Keys: make, list, rotate, revoke."""
+"""Keys: create, list, show, rotate and revoke."""
 
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias
@@ -17,8 +17,8 @@ from headrace.http.fields import (
     faultless,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
-from headrace.http.request import Reply, principal
-from headrace.http.routing import Answered, Routes
+from headrace.http.request import principal
+from headrace.http.routing import Routes
 from headrace.ops.operators.keys import IssuedKey
 from headrace.ops.operators.list_queries import KEYS
 from headrace.runtime.wiring import current_service
@@ -37,49 +37,48 @@ Pattern: TypeAlias = Annotated[str, TextWithin(limits.PATTERN_BYTES, 1)]
 
 
 class CreateKeyBody(RequestBody):
-    """A new key: what it is called, what it is for, and where."""
+    """A new key: its name, its role and its queues."""
 
     name: KeyName = Field(
-        description="For people; the audit knows the key by it, so no two living keys have the "
-        "same."
+        description="The name in the audit. No two valid keys have the same name."
     )
     role: Annotated[Role, Field(strict=False)]
     queues: Annotated[
         list[Pattern], Field(min_length=limits.PATTERNS[0], max_length=limits.PATTERNS[1])
     ] = Field(
-        description="Patterns of queues: `*` is any text, everything else is itself, and the whole "
-        "name must match. `*` alone is every queue."
+        description="Patterns of queue names: `*` matches any text, and a pattern must match the "
+        "whole name. `*` alone is every queue."
     )
     expires_at: Instant | None = Field(
-        default=None, description="When it stops working, in the future; null: never."
+        default=None, description="When the key expires, in the future; null: never."
     )
 
 
 class RotateKeyBody(RequestBody):
-    """How a key gets another secret."""
+    """How long the previous secret of a key still works."""
 
     overlap_seconds: Overlap = Field(
-        default=0, description="How long the secret before works beside the new one."
+        default=0, description="How long the previous secret still works."
     )
 
     @property
     def overlap(self) -> timedelta:
-        """The same, as a length of time."""
+        """The overlap as a timedelta."""
         return timedelta(seconds=self.overlap_seconds)
 
 
 CREATE_KEY: Final[Examples] = {
     "producer": example(
-        "For sensors: they only put notifications in",
+        "For sensors, which only enqueue notifications",
         {"name": "sensors", "role": "producer", "queues": ["ngsi.notify"]},
     ),
     "operator": example(
-        "For people who look after all queues of one kind",
+        "For operators of all queues of one kind",
         {"name": "ada", "role": "operator", "queues": ["ngsi.*"]},
     ),
 }
 ROTATE_KEY: Final[Examples] = {
-    "an_hour": example("With an hour to hand it out", {"overlap_seconds": 3600})
+    "an_hour": example("With an hour to distribute the new secret", {"overlap_seconds": 3600})
 }
 
 
@@ -87,7 +86,7 @@ ROTATE_KEY: Final[Examples] = {
 
 
 def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
-    """A key just made or rotated, with its secret."""
+    """Return the answer about a new or rotated key, with its secret."""
     return service_wire.NewKey.of(made.key, last_used_at=LEFT_OUT, secret=made.secret)
 
 
@@ -103,11 +102,11 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
     examples=CREATE_KEY,
 )
 def create_key(body: CreateKeyBody) -> service_wire.NewKey:
-    """Make a key.
+    """Create a key.
 
-    The answer is the only place where its `secret` is ever shown: only a hash of it is kept. A
-    key may not be for more queues than the one that makes it, nor live longer; its role may be
-    any. 409 `key_exists`: a living key has this name.
+    The answer is the only place where its `secret` is shown; the service stores only a hash. A key
+    may not be for more queues than the key that creates it, nor expire later. It may have any role.
+    409 `key_exists`: a valid key has this name.
     """
     made = current_service().keys.create(
         principal(), body.name, body.role, tuple(body.queues), expires_at=body.expires_at
@@ -121,10 +120,10 @@ def create_key(body: CreateKeyBody) -> service_wire.NewKey:
 def list_keys(
     query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None
 ) -> service_wire.Keys:
-    """List keys in the order they were made.
+    """List keys in the order in which they were created.
 
-    Those that are not for more queues than the key that asks. The deployment's own key is not
-    among them. One that has expired stays for 90 days, or until it is revoked.
+    Shows keys that are for no more queues than the key of the request. The key of the deployment is
+    not shown. An expired key is shown for 90 days, or until it is revoked.
     """
     where = asked(KEYS, query)
     page = current_service().keys.list(principal(), where=where, limit=limit, cursor=cursor)
@@ -132,26 +131,23 @@ def list_keys(
     return service_wire.Keys(keys=shown, cursor=page.cursor)
 
 
-@routes.add("GET", "/v1/keys/{id}", Permission.ADMINISTER, answer="The key.", schema="KeyInFull")
-def get_key(id: Annotated[str, Field(description="The id of the key.")]) -> Answered:
-    """Show a key, and what goes on that was begun with it.
+@routes.add("GET", "/v1/keys/{id}", Permission.ADMINISTER, answer="The key.")
+def get_key(id: Annotated[str, Field(description="The id of the key.")]) -> service_wire.KeyInFull:
+    """Show a key, with the schedules and actions that it started.
 
-    `schedules` are those that the key was the last to put, 100 at most: they go on when the key
-    is revoked or has expired, until an admin deletes them or puts them again. `actions` are
-    those that it began, or resumed last, and that have not ended. Revoked and expired keys are
-    shown for 90 days.
+    `schedules` are the schedules that this key was the last to put, 100 at most. They continue
+    after the key is revoked or has expired, until an admin deletes them or puts them again.
+    `actions` are the actions that it started, or resumed last, and that have not ended. Revoked and
+    expired keys are shown for 90 days.
     """
     found = current_service().keys.traces(principal(), id)
-    return Reply(
-        service_wire.KeyInFull.of(
-            found.key,
-            revoked_at=instant(found.revoked_at),
-            schedules=[
-                service_wire.ScheduleOfKey(queue=queue, name=name)
-                for queue, name in found.schedules
-            ],
-            actions=list(found.actions),
-        )
+    return service_wire.KeyInFull.of(
+        found.key,
+        revoked_at=instant(found.revoked_at),
+        schedules=[
+            service_wire.ScheduleOfKey(queue=queue, name=name) for queue, name in found.schedules
+        ],
+        actions=list(found.actions),
     )
 
 
@@ -166,21 +162,23 @@ def rotate_key(
     id: Annotated[str, Field(description="The id of the key.")],
     body: RotateKeyBody | None = None,
 ) -> service_wire.NewKey:
-    """Give a key another secret.
+    """Replace the secret of a key.
 
-    It keeps its id, name, role, queues and expiry. The answer is the only place where the new
-    `secret` is ever shown. The one before works for `overlap_seconds` more, then stops within
-    10 seconds. At most two work at a time: one from before that stops too, so rotate again only
-    when nobody uses it any more.
+    The key keeps its id, name, role, queues and expiry. The answer is the only place where the new
+    `secret` is shown. The previous secret works for `overlap_seconds` more, then stops within 10
+    seconds. At most two secrets work at a time: the secret before the previous one stops too.
+    Rotate again only when it is no longer in use.
     """
     overlap = (body or RotateKeyBody()).overlap
     return new_key_answer(current_service().keys.rotate(principal(), id, overlap=overlap))
 
 
-@routes.add("DELETE", "/v1/keys/{id}", Permission.ADMINISTER, status=204, answer="The key is gone.")
+@routes.add(
+    "DELETE", "/v1/keys/{id}", Permission.ADMINISTER, status=204, answer="The key is revoked."
+)
 def revoke_key(id: Annotated[str, Field(description="The id of the key.")]) -> None:
     """Revoke a key.
 
-    It stops working within 10 seconds, whatever secret of it is presented.
+    All of its secrets stop working within 10 seconds.
     """
     current_service().keys.revoke(principal(), id)

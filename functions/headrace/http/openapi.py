@@ -17,18 +17,18 @@ from headrace.http.routing import Parameter, Route, bodies_in
 from headrace.wire.base import REFERENCE, JsonValue
 
 _DESCRIPTION: Final = """\
-A durable task queue. Producers enqueue tasks, workers dequeue them under a lease and report what \
-became of them; a lease that lapses, or a failure, brings the task back after a backoff, until its \
-retries are used up and it rests among the dead letters.
+A durable task queue. Producers enqueue tasks, workers dequeue them under a lease and report the \
+outcome. If a lease lapses or an attempt fails, the task is retried after a backoff; without \
+retries left it becomes a dead letter.
 
 Instants are RFC 3339 in UTC with microseconds; durations are numbers of seconds. Every answer \
-carries `X-Request-Id` and `X-Consumed-Units: w=<write units>, r=<read units>`, what the call cost \
-in DynamoDB (a key that is not for all queues is told what its own queues cost). Errors are \
+carries `X-Request-Id` and `X-Consumed-Units: w=<write units>, r=<read units>`, the cost of the \
+call in DynamoDB (for a key with some queues, the cost of these queues). Errors are \
 `application/problem+json`.
 """
 
 _PROBLEMS: Final = {
-    "400": "`invalid_request`: every bad field is named.",
+    "400": "`invalid_request`: names every wrong field.",
     "401": "`unauthenticated`: no key, or an unknown or expired one.",
     "403": "`forbidden`: not with a key of this role, or not in this queue.",
     "404": "`not_found`.",
@@ -37,7 +37,7 @@ _PROBLEMS: Final = {
         "`batch_exists`, `batch_finished` or `idempotency_conflict`."
     ),
     "413": "`payload_too_large`.",
-    "500": "`internal_error`: the `request_id` finds the log entry.",
+    "500": "`internal_error`: find the log entry by the `request_id`.",
     "503": "`unavailable`: try again after `Retry-After` seconds.",
 }
 
@@ -66,10 +66,10 @@ _KEY_PARAMETER: Final = {
     "in": "header",
     "required": False,
     "description": (
-        "Makes a repeat safe for 15 minutes: the same request under the same key gets the first "
-        "2xx answer again, secrets left out; another one is 409 `idempotency_conflict`, and while "
-        "the first one runs it is 503. Refusals are not kept. Reports, and enqueues whose every "
-        "entry has an id, need none."
+        "Makes a repeat safe for 15 minutes: the same request with the same key gets the first "
+        "2xx answer again, without secrets. Another request with this key is 409 "
+        "`idempotency_conflict`, and a repeat while the first request runs is 503. Refusals are "
+        "not recorded. Reports, and enqueues whose entries all have an id, need no key."
     ),
     "schema": {"type": "string", "pattern": f"^{IDEMPOTENCY_KEY}$"},
 }
@@ -78,16 +78,16 @@ _ATTEMPT_PARAMETER: Final = {
     "in": "header",
     "required": False,
     "description": (
-        "With an `Idempotency-Key`: which try of this call it is. At the first, 1, nobody needs "
-        "to look for earlier ones, which saves a read unit; a later one that is told of no task "
-        "makes sure that an earlier one, should it still be waiting, leases none."
+        "With an `Idempotency-Key`: the number of this try. The first try, 1, saves a read unit, "
+        "because there is no earlier try to look for. A later try that gets no task ensures that "
+        "an earlier try that still waits leases none."
     ),
     "schema": {"type": "integer", "minimum": 1, "maximum": 999_999},
 }
 _OWN_RECORD: Final = frozenset({"dequeue", "dequeue_many"})
 _REPLAYED: Final = {
     repeats.REPLAYED: {
-        "description": "With the answer to a repeat.",
+        "description": "In the answer to a repeat.",
         "schema": {"type": "string", "const": "true"},
     }
 }
@@ -123,7 +123,7 @@ def document(routes: tuple[Route, ...]) -> Document:
 
 
 def _operation(route: Route, schemas: Document) -> Document:
-    """Return what the document says of *route*; add the schemas that it refers to."""
+    """Return the operation of *route*; add the schemas that it refers to."""
     summary, _, text = (getdoc(route.call) or "").partition("\n\n")
     operation: Document = {
         "tags": [route.tag],
@@ -196,7 +196,7 @@ def _schema_of(one: Parameter, schemas: Document) -> Document:
 
 
 def _without_null_defaults(node: JsonValue) -> JsonValue:
-    """Return a schema that says of no field that it is null when it is left out."""
+    """Return a schema without the defaults that are null."""
     if isinstance(node, list):
         return [_without_null_defaults(part) for part in node]
     if not isinstance(node, dict):
@@ -206,7 +206,7 @@ def _without_null_defaults(node: JsonValue) -> JsonValue:
 
 
 def _may_be_repeated(operation: Document) -> None:
-    """Add the header that makes a repeat safe, and what it does to answers."""
+    """Add the header that makes a repeat safe, and the header of an answer to a repeat."""
     operation["parameters"].append(_KEY_PARAMETER)
     if operation["operationId"] in _OWN_RECORD:
         operation["parameters"].append(_ATTEMPT_PARAMETER)
@@ -224,7 +224,7 @@ def _drop_null_properties(schemas: Document) -> None:
 
 
 def served_at(document: Document, base: str) -> Document:
-    """Return *document* for a service whose paths begin with *base*, API Gateway's stage."""
+    """Return *document* for a service with the path prefix *base*, like a stage of API Gateway."""
     return {**document, "servers": [{"url": base or "/"}]}
 
 

@@ -36,15 +36,15 @@ from headrace.wire.base import MaxRetries
 QueueInPath: TypeAlias = Annotated[str, Field(description="The name of the queue.")]
 TaskInPath: TypeAlias = Annotated[str, Field(description="The id of the task.")]
 Limit: TypeAlias = Annotated[
-    int, Field(ge=1, le=limits.LIST_PAGE, description="The most on one page.")
+    int, Field(ge=1, le=limits.LIST_PAGE, description="The most entries on a page.")
 ]
 Cursor: TypeAlias = Annotated[
-    str | None, Field(max_length=CURSOR_LENGTH, description="As the page before gave it.")
+    str | None, Field(max_length=CURSOR_LENGTH, description="The cursor of the previous page.")
 ]
 Flag: TypeAlias = Literal["true", "false"]
 PayloadFlag: TypeAlias = Annotated[
     Literal["true", "false"] | None,
-    Field(description="A viewer may not ask for it, and sees neither result nor progress."),
+    Field(description="Viewers may not set it, and see neither results nor progress."),
 ]
 
 
@@ -85,9 +85,9 @@ def shows_payload(value: str | None, *, by_default: bool) -> bool:
 
 
 def max_retries() -> MaxRetries:
-    """Return a look-up, for one answer, of the retries that queues grant.
+    """Return a function that looks up the retries that a queue allows.
 
-    It never raises: the answer must go out, because tasks may have been leased by then.
+    The function never raises: the answer must go out, because tasks may be leased by then.
     """
     queues = current_service().queues
     known: dict[str, int] = {}
@@ -104,7 +104,7 @@ def _retries_of(queues: QueueOperations, name: str) -> int:
     found = None
     try:
         found = queues.cached(name)
-    except NotFound:  # deleted meanwhile, and its tasks with it
+    except NotFound:  # the queue was deleted, with its tasks
         pass
     except Unavailable:
         found = queues.remembered(name)
@@ -135,21 +135,21 @@ _STATES: Final = (
     "One or more with commas between: ENQUEUED, INFLIGHT, SUCCEEDED, DEAD, SCHEDULED, "
     "READY, pending (ENQUEUED and INFLIGHT), failed (DEAD), running (INFLIGHT)."
 )
-_TIME: Final = "of its state's own time: due, end of the lease as first granted, finish."
+_TIME: Final = "by the time of its state: the due time, the first end of the lease, or the finish."
 _AFTER: Final = f"Later than this, {_TIME}"
 _BEFORE: Final = f"Earlier than this, {_TIME}"
-_WORKER: Final = "The worker of the latest delivery, exactly."
-_ATTEMPTS: Final = "Delivered at least so often."
-_PRIORITY: Final = "Of this priority."
-_GROUP: Final = "Of this group."
-_ERROR: Final = "A part of the latest error's type, message or detail, upper or lower case."
+_WORKER: Final = "The name of the worker of the last delivery."
+_ATTEMPTS: Final = "Only tasks with at least this number of deliveries."
+_PRIORITY: Final = "Only tasks of this priority."
+_GROUP: Final = "Only tasks of this group."
+_ERROR: Final = "A part of the type, message or detail of the last error, in any case."
 
 _QUERY: Final = (
-    "The same in the language of the console's search boxes, and more: `state:dead "
+    "The filter in the language of the console's search boxes, and more: `state:dead "
     'tag:tenant=acme tag:"a b"="c=d" error:Timeout payload.order:77 id:tsk_01 attempts:2 '
     "worker:w1 group:acme priority:high fingerprint:0123456789abcdef after:2026-11-21T08:00Z "
-    "before:…`. All of it must hold, beside all else that is named; the same may not be named "
-    "twice. A payload is compared only for keys that may see it."
+    "before:…`. A task must match all of it, and all other filters; a condition may not be given "
+    "twice. Only keys that may see payloads can compare payloads."
 )
 
 _States: TypeAlias = Annotated[
@@ -189,7 +189,7 @@ ErrorFilter: TypeAlias = Annotated[_Error | None, Field(description=_ERROR)]
 
 
 class _OtherFilters(TypedDict, total=False):
-    """The rest of a filter, which is called as the domain calls it."""
+    """The conditions with the same name in the domain."""
 
     priority: Priority | None
     group_key: str | None
@@ -205,7 +205,7 @@ def task_filter(
     error: str | None = None,
     **others: Unpack[_OtherFilters],
 ) -> TaskFilter:
-    """Return the filter as the domain has it."""
+    """Return the filter of the domain."""
     return TaskFilter(
         states=tuple(state.split(",")) if state is not None else (),
         tags=dict(sorted(tags.items())) if tags else {},  # a cursor is good for any order of them
@@ -219,10 +219,10 @@ def task_filter(
 
 
 class FilterBody(RequestBody):
-    """Tasks of which all holds that is named here; `{}` is every task the action takes."""
+    """The tasks that match all conditions; `{}` is every task that the action can take."""
 
     state: _States | None = Field(default=None, description=_STATES)
-    tags: Tags | None = Field(default=None, description="Has all of these, among others.")
+    tags: Tags | None = Field(default=None, description="Tasks that have all of these tags.")
     worker: _Worker | None = Field(default=None, description=_WORKER)
     scheduled_after: Instant | None = Field(default=None, description=_AFTER)
     scheduled_before: Instant | None = Field(default=None, description=_BEFORE)
@@ -232,7 +232,7 @@ class FilterBody(RequestBody):
     group_key: GroupKey | None = Field(default=None, description=_GROUP)
     query: Annotated[
         str | None,
-        Field(description=f"{_QUERY} It may name no queue: the request does."),
+        Field(description=f"{_QUERY} It may not name a queue, because the request does."),
         WithJsonSchema({"type": "string", "maxLength": limits.QUERY}),
     ] = None
 
@@ -246,21 +246,21 @@ class FilterBody(RequestBody):
         return self
 
     def task_filter(self) -> TaskFilter:
-        """Return the filter as the domain has it."""
+        """Return the filter of the domain."""
         named = dict(self)
         text = named.pop(FIELD)
         where = task_filter(**named)
         return where if text is None else narrowed(text, where)
 
 
-# Lists other than that of tasks.
+# Queries of the other lists.
 
 Row = TypeVar("Row")
 
 _OF_A_LIST: Final = (
-    "In the language of the console's search boxes, with the keys that are named above. All terms "
-    "must hold; a word without a key is a part of any of a row's texts, in whichever case. A page "
-    "may be short, or empty, and still have a cursor."
+    "In the language of the console's search boxes, with the keys named above. A row must match "
+    "all terms. A word without a key matches any text of a row, in any case. A page may be short "
+    "or empty and still have a cursor."
 )
 
 ListQueryText: TypeAlias = Annotated[
@@ -270,10 +270,10 @@ ListQueryText: TypeAlias = Annotated[
 
 
 def asked(language: ListLanguage[Row], text: str | None) -> ListQuery[Row]:
-    """Return what *text* asks of a list.  Raises InvalidRequest naming ``query``."""
+    """Return the query *text* of a list. Raises InvalidRequest that names ``query``."""
     return EVERY_ROW if text is None else language.read(text)
 
 
 def keys_of(language: ListLanguage[Any]) -> str:
-    """Return the sentence that names the keys of a list's queries."""
+    """Return a sentence that names the keys of a list's queries."""
     return f"`query` has the keys {', '.join(f'`{key}:`' for key in language.keys)}."

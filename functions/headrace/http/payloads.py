@@ -1,4 +1,4 @@
-"""Payloads that producers upload themselves: where to, and where workers find them."""
+"""Payloads that producers upload themselves, and the URLs at which workers find them."""
 
 from typing import Annotated, Final
 
@@ -19,16 +19,16 @@ routes: Final = Routes("Tasks")
 
 
 class UploadBody(RequestBody):
-    """What will be uploaded."""
+    """A payload to upload."""
 
     bytes: Annotated[int, Field(ge=limits.UPLOAD_BYTES[0], le=limits.UPLOAD_BYTES[1])] = Field(
-        description="Its size."
+        description="Its size in bytes."
     )
     sha256: Annotated[str, Field(pattern=f"^{limits.SHA256}$")] = Field(
         description="Its sha256, in hex."
     )
     id: TaskId | None = Field(
-        default=None, description="The id of the task that it is for; left out, a new one."
+        default=None, description="The id of the task that it is for; the default is a new id."
     )
 
 
@@ -48,17 +48,17 @@ UPLOAD: Final[Examples] = {
     "/v1/queues/{queue}/payloads",
     Permission.ENQUEUE,
     status=201,
-    answer="Where to.",
+    answer="The URL for the upload.",
     examples=UPLOAD,
 )
 def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
-    """Have a payload uploaded.
+    """Get a URL for uploading a payload.
 
-    PUT it to `url` with `headers`, then enqueue one task with `payload_ref` instead of
-    `payload`, all within the hour. It may be anything, up to 1 GiB; what has another size or
-    sha256 is not taken. The task has the `id` that this was for: a repeated enqueue is
-    EXISTING. Workers find a `payload_url` in its place. 400 where payloads are not kept outside
-    the table (`PayloadOffloadBytes`).
+    Upload it with PUT to `url`, with `headers`, then enqueue one task with `payload_ref` instead of
+    `payload`, both within an hour. It may be any bytes, up to 1 GiB. An upload of another size or
+    sha256 is refused. The task has the `id` of this call, so a repeated enqueue is EXISTING.
+    Workers get a `payload_url` instead of the payload. 400 if payloads are not stored outside the
+    table (`PayloadOffloadBytes`).
     """
     granted = current_service().uploads.grant(
         queue_name(queue),
@@ -76,13 +76,13 @@ def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
 
 
 def url_of(payload: OffloadedText) -> str:
-    """Return where whoever asked gets an uploaded *payload*."""
+    """Return the URL of an uploaded *payload*, as the client of this request reaches it."""
     url: str = current_service().uploads.url_of(payload, _origin())
     return url
 
 
 def _origin() -> str | None:
-    """Return where the client sees this service; None where no network is between."""
+    """Return the address at which the client reaches the service, None over ``file:``."""
     request = this_request()
     host = request.headers.get("host")
     if host is None:

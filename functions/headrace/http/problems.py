@@ -1,4 +1,4 @@
-"""Every error as one shape: ``application/problem+json`` (RFC 9457)."""
+"""The one form of all errors: ``application/problem+json`` (RFC 9457)."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from headrace.wire.service import FieldProblem, Problem
 
 CONTENT_TYPE: Final = "application/problem+json"
 
-_NAMED: Final = 100  # fields named in one answer; more would help nobody
+_NAMED: Final = 100  # fields that one answer names
 _PATH_LENGTH: Final = 200
 
 _OBJECT: Final = "must be an object"
@@ -54,7 +54,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "enum": "must be one of {expected}",
     "literal_error": "must be one of {expected}",
 }
-"""pydantic's errors in our words; the braces are filled from the error's own values."""
+"""Messages for pydantic's errors; the braces are filled with the values of the error."""
 
 
 def problem(error: Exception, *, request_id: str) -> Reply:
@@ -80,7 +80,7 @@ def problem(error: Exception, *, request_id: str) -> Reply:
 
 
 def is_expected(error: Exception) -> bool:
-    """Tell whether *error* is an outcome of the API, whose traceback is of no use."""
+    """Tell whether *error* is an outcome of the API, which is not logged with its traceback."""
     return isinstance(error, HeadraceError) and type(error) is not HeadraceError
 
 
@@ -89,7 +89,7 @@ def _unexpected() -> HeadraceError:
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> InvalidRequest:
-    """Return the faults that pydantic found as one error that names as many fields as are shown."""
+    """Return pydantic's *errors* as one error, which names up to 100 fields."""
     found = [FieldError(_path(error["loc"]), _message(error)) for error in errors[:_NAMED]]
     large = any(error["type"] == TOO_LARGE for error in errors)
     first = f"{found[0].field} {found[0].message}"
@@ -123,5 +123,5 @@ def _message(error: Mapping[str, Any]) -> str:
 
 
 def _shown(value: object) -> object:
-    """Return a limit as a person writes it: 5, not 5.0."""
+    """Return a limit as people write it: 5 instead of 5.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

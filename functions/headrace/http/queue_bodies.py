@@ -46,7 +46,7 @@ from headrace.shapes import convert
 
 @with_settings_of(RetryStrategy)
 class RetryStrategyBody(RequestBody):
-    """How often and when a failed task is tried again."""
+    """How often and when a failed task is retried."""
 
     kind: Annotated[Backoff, Field(strict=False)] = DEFAULT_RETRY.kind
     max_retries: MaxRetries = DEFAULT_RETRY.max_retries
@@ -69,17 +69,17 @@ class RetryStrategyBody(RequestBody):
         return self
 
     def strategy(self) -> RetryStrategy:
-        """Return the strategy as the domain has it."""
+        """Return the strategy of the domain."""
         return convert(self.model_dump(), RetryStrategy)
 
 
 @with_settings_of(RateLimiting)
 class RateLimitingBody(RequestBody):
-    """A token bucket: full at first, refilled continuously, one token a delivery."""
+    """A token bucket: full at first, refilled continuously, one token for each delivery."""
 
 
 class DequeuingSettingsBody(RequestBody):
-    """What holds deliveries back."""
+    """Limits on deliveries."""
 
     max_inflight_tasks: Inflight = 0
     rate_limiting: RateLimitingBody | None = None
@@ -88,7 +88,7 @@ class DequeuingSettingsBody(RequestBody):
 
 @with_settings_of(DeadLetterConfig)
 class DeadLetterBody(RequestBody):
-    """Whether tasks out of attempts are kept, how long and how many."""
+    """Whether dead letters are kept, how long and how many."""
 
 
 def _group_mode(value: str) -> str:
@@ -105,13 +105,15 @@ def _on_dead(value: str | None) -> str | None:
 
 @with_settings_of(PrioritySettings)
 class PriorityBody(RequestBody):
-    """That tasks may have a priority, and how much it counts."""
+    """Lets tasks have a priority, with its effect."""
 
 
 class GroupsBody(RequestBody):
-    """That tasks may be of groups, which take turns, the shares of some, and a limit of each."""
+    """Lets tasks have groups, which take turns, with their weights and limits."""
 
-    max_inflight_per_group: GroupInflight = 0  # first, so that its bound is named before the mode
+    max_inflight_per_group: GroupInflight = (
+        0  # first, so that its error comes before that of the mode
+    )
     mode: Annotated[
         str,
         AfterValidator(_group_mode),
@@ -120,7 +122,7 @@ class GroupsBody(RequestBody):
     weights: dict[GroupKey, Weight] = Field(
         default={},
         max_length=limits.WEIGHTS,
-        description="By group key, from the next enqueue on; a group has 1 unless it is named.",
+        description="By group key, from the next enqueue on. The default of a group is 1.",
     )
     on_dead: Annotated[
         str | None,
@@ -129,8 +131,8 @@ class GroupsBody(RequestBody):
     ] = Field(
         default=None,
         description=(
-            "Only where mode is strict: whether those behind a dead task go on (`continue`, the "
-            "default there), or wait until somebody restarts, moves or deletes it (`halt`)."
+            "Only with the mode strict: whether the tasks behind a dead task are delivered "
+            "(`continue`, the default), or wait until it is restarted, moved or deleted (`halt`)."
         ),
     )
 
@@ -147,7 +149,7 @@ class GroupsBody(RequestBody):
 
 @with_settings_of(Target)
 class TargetBody(RequestBody):
-    """Where the service sends the tasks of the queue; either `url` or `lambda`."""
+    """Where the service sends the tasks of the queue: either `url` or `lambda`."""
 
     url: str | None = Field(
         default=None,
@@ -155,7 +157,9 @@ class TargetBody(RequestBody):
         description="https on port 443 of a public host, or a host that the deployment lists.",
     )
     function: str | None = Field(
-        default=None, alias="lambda", description="The ARN of a function the deployment allows."
+        default=None,
+        alias="lambda",
+        description="The ARN of a function that the deployment allows.",
     )
     headers: Annotated[
         dict[str, str],
@@ -179,22 +183,22 @@ class TargetBody(RequestBody):
 
 
 class OnEndBody(RequestBody):
-    """Who is told of tasks that end in the queue."""
+    """The queue that gets a notification when a task ends."""
 
     queue: Name | None = Field(
-        description="Another queue; with a target, these are webhooks. null keeps the one there is."
+        description="Another queue. If it has a target, these are webhooks. null keeps the queue."
     )
     states: Annotated[
         list[Literal["SUCCEEDED", "DEAD"]], Field(min_length=1, max_length=len(FINISHED))
-    ] = Field(default=["SUCCEEDED", "DEAD"], description="Of which ends.")
+    ] = Field(default=["SUCCEEDED", "DEAD"], description="The states for which it is notified.")
 
 
 @with_settings_of(AlertSettings)
 class AlertsBody(RequestBody):
-    """What is worth an alert, and who is told; at least one limit."""
+    """The limits for alerts, at least one, and the queue that gets the alerts."""
 
     queue: Name | None = Field(
-        description="Another queue; with a target, these are webhooks. null keeps the one there is."
+        description="Another queue. If it has a target, these are webhooks. null keeps the queue."
     )
 
     @model_validator(mode="after")
@@ -218,7 +222,7 @@ IndexedFields: TypeAlias = Annotated[
 
 @with_settings_of(QueueSettings)
 class SettingsBody(RequestBody):
-    """The settings of a queue; what is left out takes its default."""
+    """The settings of a queue; a missing setting gets its default."""
 
     retry_strategy: RetryStrategyBody = RetryStrategyBody()
     dequeuing_settings: DequeuingSettingsBody = DequeuingSettingsBody()
@@ -227,34 +231,35 @@ class SettingsBody(RequestBody):
         default=None, description="null: no task of the queue has a priority."
     )
     target: TargetBody | None = Field(
-        default=None, description="null: workers dequeue the tasks. Else they are sent there."
+        default=None,
+        description="null: workers dequeue the tasks. Otherwise the service sends them there.",
     )
     on_end: OnEndBody | None = Field(
         default=None,
         description=(
-            "null: nobody is told. Else each task that ends here makes one there, with "
-            "`type`, `timestamp` and as `data` the task without its payload."
+            "null: no notifications. Otherwise each task that ends here enqueues a task there, "
+            "with `type`, `timestamp` and `data`, which is the task without its payload."
         ),
     )
     alerts: AlertsBody | None = Field(
         default=None,
         description=(
-            "null: none. Else whoever is told gets one task when a limit is reached and one when "
-            "that is over, with `type`, `timestamp` and `data`."
+            "null: no alerts. Otherwise the queue gets a task when a limit is reached and when "
+            "it is no longer reached, with `type`, `timestamp` and `data`."
         ),
     )
 
     indexed_fields: IndexedFields = Field(
         default=[],
         description=(
-            "Tags and payload paths by which tasks are found in one look, as `tag:tenant` and "
-            f"`payload.order.id`; at most {limits.INDEXED} of each. Each costs a write unit for a "
-            "task that has it, and one when it goes."
+            "Indexed tags and payload paths, for example `tag:tenant` and `payload.order.id`; at "
+            f"most {limits.INDEXED} of each. Each costs a write unit for a task that has it, and "
+            "one more when the task is removed."
         ),
     )
 
     groups: GroupsBody | None = Field(
-        default=None, description="null: no task of the queue has a group. Not beside `priority`."
+        default=None, description="null: no task of the queue has a group. Excludes `priority`."
     )
 
     @model_validator(mode="after")
@@ -264,7 +269,7 @@ class SettingsBody(RequestBody):
         return self
 
     def settings(self) -> QueueSettings:
-        """Return the settings as the domain has them."""
+        """Return the settings of the domain."""
         return convert(self.model_dump(), QueueSettings)
 
 
@@ -277,11 +282,12 @@ class CreateQueueBody(SettingsBody):
 
 
 class ReplaceQueueBody(SettingsBody):
-    """New settings for a queue, in the form in which it is shown."""
+    """New settings for a queue, in the form of the answer to GET."""
 
     name: Name | None = Field(default=None, description="If given, the same as in the path.")
     version: Version | None = Field(
-        default=None, description="If given, the settings are replaced only while it is current."
+        default=None,
+        description="If given, the settings are replaced only if this is the current version.",
     )
     created_at: Ignored = None
     updated_at: Ignored = None
@@ -291,35 +297,35 @@ class ReplaceQueueBody(SettingsBody):
     schedules_cursor: Ignored = None
 
     def settings_of(self, name: str) -> QueueSettings:
-        """Return the settings.  Raises InvalidRequest when they are another queue's."""
+        """Return the settings. Raises InvalidRequest if they name another queue."""
         if self.name is not None and self.name != name:
             raise InvalidRequest.of("name", f"must be the name in the path, {name}")
         return self.settings()
 
 
 class PauseBody(RequestBody):
-    """Whether the pause ends by itself, and why there is one."""
+    """The length and the reason of a pause."""
 
     resume_in_seconds: PauseLength | None = None
     reason: Reason | None = None
 
 
 class ResumeBody(RequestBody):
-    """Nothing needs to be said."""
+    """An empty body."""
 
 
 EmptyBody: TypeAlias = ResumeBody | None
-"""Of requests that say all in their path: what is in it is refused, and it may be left out."""
+"""The body of a request without fields; it may be missing."""
 
 
 class RecountBody(RequestBody):
-    """The cursor at which a recount continues; without it one begins."""
+    """The cursor of a recount; without it a recount starts."""
 
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
 
 
 class PurgeBody(RequestBody):
-    """The states whose tasks are removed."""
+    """The states of the tasks to remove."""
 
     states: Annotated[
         list[Literal["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD"]],
@@ -345,11 +351,11 @@ CREATE_QUEUE: Final[Examples] = {
         },
     ),
     "priority": example(
-        "High tasks overtake those that fell due up to ten minutes before them",
+        "Tasks with high priority overtake tasks that were due up to ten minutes earlier",
         {"name": "mail", "priority": {"aging_in_seconds": 600}},
     ),
     "groups": example(
-        "Tenants take turns; one of them has four",
+        "Tenants take turns; one of them has four times the share",
         {"name": "exports", "groups": {"mode": "fair", "weights": {"acme": 4}}},
     ),
     "group_limit": example(
@@ -359,7 +365,7 @@ CREATE_QUEUE: Final[Examples] = {
 }
 REPLACE_QUEUE: Final[Examples] = {
     "slower": example(
-        "Slower, and only if nobody else has changed it",
+        "A lower rate, unless the settings have changed",
         {
             "version": 1,
             "dequeuing_settings": {
@@ -370,4 +376,4 @@ REPLACE_QUEUE: Final[Examples] = {
 }
 PAUSE: Final[Examples] = {"ten_minutes": example("For ten minutes", {"resume_in_seconds": 600})}
 RECOUNT: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
-PURGE: Final[Examples] = {"dead": example("Drop the dead letters", {"states": ["DEAD"]})}
+PURGE: Final[Examples] = {"dead": example("Remove the dead letters", {"states": ["DEAD"]})}

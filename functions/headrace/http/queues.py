@@ -1,4 +1,4 @@
-"""Queues: create, list, show, replace, delete, pause, resume, purge."""
+"""Queues: create, list, show, replace, delete, pause, resume, purge, recount and reindex."""
 
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 from urllib.parse import unquote
@@ -48,10 +48,10 @@ from headrace.http.stats import blocked_answer, stats_answer
 
 KeyInPath: TypeAlias = Annotated[str, Field(description="The key of the group.")]
 
-_SCHEDULES: Final = 100  # that a queue shows of its own; the list has all
+_SCHEDULES: Final = 100  # shown with a queue; the list of schedules has all
 
 routes: Final = Routes("Queues")
-_BACKGROUND: Final = "It goes on in the background."
+_BACKGROUND: Final = "It continues in the background."
 
 
 # ------------------------------------------------------------------------------------------ answers
@@ -60,7 +60,7 @@ _BACKGROUND: Final = "It goes on in the background."
 def queue_answer(
     queue: Queue, stats: "QueueStats | None" = None, schedules: "Found[Seen] | None" = None
 ) -> queue_wire.Queue:
-    """A queue; in full with its stats and schedules."""
+    """Return the answer about a queue, in full with *stats* and *schedules*."""
     return queue_wire.Queue.of(
         queue.settings,
         name=queue.name,
@@ -80,14 +80,14 @@ def queue_answer(
 
 
 def _pause_shown(queue: Queue) -> queue_wire.PauseShown:
-    """Who paused it; left out where it is not, and for those who may not read the audit."""
+    """Return the pause of a queue, left out if there is none or the key may not read the audit."""
     if queue.pause is None or not principal().may(Permission.OPERATE):
         return LEFT_OUT  # type: ignore[no-any-return]
     return queue_wire.PauseShown.of(queue.pause, until=instant(queue.resume_at))
 
 
 def _target_shown(target: Target | None) -> queue_wire.TargetShown | None:
-    """A target, its headers masked unless the key at hand may set them."""
+    """Return the target, with its headers masked unless the key may set them."""
     if target is None:
         return None
     shown = target if principal().may(Permission.ADMINISTER) else target.masked()
@@ -95,23 +95,23 @@ def _target_shown(target: Target | None) -> queue_wire.TargetShown | None:
 
 
 def _on_end_shown(on_end: OnEnd | None) -> queue_wire.OnEndShown | None:
-    """Who is told of ends, unnamed if it is no queue of the key at hand."""
+    """Return the notifications on end. The queue is null if the key is not for it."""
     if on_end is None:
         return None
-    told = None if on_end.queue is None else principal().shown(on_end.queue)
-    return queue_wire.OnEndShown(queue=told, states=list(on_end.states))
+    queue = None if on_end.queue is None else principal().shown(on_end.queue)
+    return queue_wire.OnEndShown(queue=queue, states=list(on_end.states))
 
 
 def _alerts_shown(alerts: AlertSettings | None) -> queue_wire.AlertsShown | None:
-    """What is worth an alert; who is told unnamed if it is no queue of the key at hand."""
+    """Return the alerts. The queue is null if the key is not for it."""
     if alerts is None:
         return None
-    told = None if alerts.queue is None else principal().shown(alerts.queue)
-    return queue_wire.AlertsShown.of(alerts, queue=told)
+    queue = None if alerts.queue is None else principal().shown(alerts.queue)
+    return queue_wire.AlertsShown.of(alerts, queue=queue)
 
 
 def signing_answer(secrets: "SigningSecrets") -> queue_wire.SigningSecret:
-    """What receivers know requests by."""
+    """Return the secrets that sign requests to targets."""
     return queue_wire.SigningSecret(
         secret=secrets.secret,
         previous=secrets.previous,
@@ -120,12 +120,12 @@ def signing_answer(secrets: "SigningSecrets") -> queue_wire.SigningSecret:
 
 
 def queues_answer(page: Found[Queue]) -> queue_wire.Queues:
-    """A page of queues."""
+    """Return a page of queues."""
     return queue_wire.Queues(queues=[queue_answer(one) for one in page.shown], cursor=page.cursor)
 
 
 def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
-    """The progress of a recount."""
+    """Return the progress of a recount."""
     return queue_wire.Recount(
         counts=by_state(recounted.counts),
         was=by_state(recounted.was),
@@ -161,14 +161,14 @@ def create_queue(body: CreateQueueBody) -> queue_wire.Queue:
     description=keys_of(QUEUES),
 )
 def list_queues(
-    prefix: Annotated[str, Field(description="Only names that begin so.", max_length=128)] = "",
+    prefix: Annotated[str, Field(description="Only names with this prefix.", max_length=128)] = "",
     query: ListQueryText = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> queue_wire.Queues:
     """List queues by name.
 
-    Those that the key is for.
+    Shows the queues that the key is for.
     """
     every, where = current_service().queues, asked(QUEUES, query)
     page = visibility.queues(
@@ -181,7 +181,7 @@ def list_queues(
     "GET",
     "/v1/queues/{queue}",
     Permission.READ,
-    answer="The queue, how it is doing, and its schedules.",
+    answer="The queue, its statistics and its schedules.",
     schema="QueueInFull",
 )
 def get_queue(queue: QueueInPath) -> queue_wire.Queue:
@@ -198,7 +198,7 @@ def get_queue(queue: QueueInPath) -> queue_wire.Queue:
 def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queue:
     """Replace a queue's settings.
 
-    What is left out takes its default. What GET shows may be sent back.
+    A setting that is missing gets its default. The answer of GET can be sent back.
     """
     name = queue_name(queue)
     changed = current_service().queues.replace(name, body.settings_of(name), version=body.version)
@@ -210,7 +210,7 @@ def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queu
     "/v1/queues/{queue}",
     Permission.ADMINISTER,
     status=204,
-    answer="The queue and its tasks are gone.",
+    answer="The queue and its tasks are deleted.",
     also={202: _BACKGROUND},
 )
 def delete_queue(queue: QueueInPath) -> Answered:
@@ -225,7 +225,7 @@ def delete_queue(queue: QueueInPath) -> Answered:
 def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire.Queue:
     """Pause deliveries.
 
-    Leases end and tasks expire as before. The `reason` is shown with the queue while it is
+    Leases still end and tasks still expire. The `reason` is shown with the queue while it is
     paused, and kept in the audit.
     """
     asked = body or PauseBody()
@@ -245,12 +245,12 @@ def resume_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queu
     "GET",
     "/v1/queues/{queue}/signing-secret",
     Permission.ADMINISTER,
-    answer="The secret, and the one before for a day.",
+    answer="The secret, and for a day the previous one.",
 )
 def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
-    """Show what signs the requests to a target.
+    """Show the secret that signs requests to the target.
 
-    Receivers verify them by it, as the Standard Webhooks specification says.
+    Receivers verify requests with it, as the Standard Webhooks specification describes.
     """
     use = current_service()
     return signing_answer(use.signing.of(use.queues.get(queue_name(queue))))
@@ -260,12 +260,13 @@ def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
     "POST",
     "/v1/queues/{queue}/signing-secret/rotate",
     Permission.ADMINISTER,
-    answer="The new secret, and the one before.",
+    answer="The new secret, and the previous one.",
 )
 def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.SigningSecret:
-    """Sign requests with another secret.
+    """Replace the secret that signs requests to the target.
 
-    The one before signs them too for 24 hours, in which receivers can take the new one.
+    For 24 hours the previous secret signs requests too, so that receivers can switch to the new
+    one.
     """
     use = current_service()
     return signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue))))
@@ -275,18 +276,18 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_
     "POST",
     "/v1/queues/{queue}/purge",
     Permission.OPERATE,
-    answer="All are gone.",
+    answer="All of them are removed.",
     schema="Purged",
     also={202: _BACKGROUND},
     examples=PURGE,
 )
 def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
-    """Remove all tasks of some states.
+    """Remove all tasks in some states.
 
-    Takes the tasks that came to the queue before the call (enqueued, moved there or restarted)
-    and are in one of the states when the purge reaches them. Later tasks stay. With
-    `undo_in_seconds` the answer's `undo` can bring all of it back until then, also what goes on
-    in the background; it costs a write unit more for each task.
+    Takes the tasks that came to the queue before the call (enqueued, moved there or restarted) and
+    are in one of the states when the purge reaches them. Later tasks stay. With `undo_in_seconds`
+    the `undo` of the answer can restore all of them until then, also tasks that are removed in the
+    background. It costs one more write unit for each task.
     """
     purged = current_service().queues.purge(
         queue_name(queue), body.chosen(), undo_in_seconds=body.undo_in_seconds
@@ -306,11 +307,10 @@ def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
 def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_wire.Recount:
     """Recount a queue and correct its counters.
 
-    For when the recorder was away for more than six hours. Each call counts for some seconds;
-    while there is a `cursor`, send it for the next step. When all tasks are counted the
-    counters are set, and further steps compare. If a task of the queue was written since the
-    first step, `exact` is false: the counters may be off by such tasks. A cursor is good for an
-    hour.
+    Use it after the recorder was down for more than six hours. Each call counts for some seconds.
+    While the answer has a `cursor`, send it for the next step. When all tasks are counted, the
+    counters are set, and further steps compare. If a task of the queue was written since the first
+    step, `exact` is false: the counters may be off by such tasks. A cursor is valid for an hour.
     """
     cursor = body.cursor if body else None
     step = current_service().recounting.step(queue_name(queue), cursor)
@@ -318,38 +318,37 @@ def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_
 
 
 @routes.add(
-    "POST", "/v1/queues/{queue}/reindex", Permission.OPERATE, status=202, answer="It is begun."
+    "POST",
+    "/v1/queues/{queue}/reindex",
+    Permission.OPERATE,
+    status=202,
+    answer="The rebuild has started.",
 )
 def reindex_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
-    """Build the index of a queue's values anew.
+    """Rebuild the index of a queue's values.
 
-    For when the recorder was away for more than six hours, so that lists by `indexed_fields`
-    lack tasks. It is begun at once and goes on in the background, a few minutes and a while for
-    each million tasks; until it is done lists look at each task, as without an index. Two write
-    units for each task and field. Safe to repeat: then it begins once more. 409: the queue has
-    no `indexed_fields`.
+    Use it after the recorder was down for more than six hours, when lists by `indexed_fields` miss
+    tasks. The rebuild runs in the background and takes a few minutes, and longer for millions of
+    tasks. Until it has ended, lists read every task, as without an index. It costs two write units
+    for each task and field. A repeat starts it again. 409: the queue has no `indexed_fields`.
     """
     return queue_answer(current_service().queues.reindex(queue_name(queue)))
 
 
-@routes.add(
-    "GET", "/v1/queues/{queue}/groups/{key}", Permission.READ, answer="The group.", schema="Group"
-)
-def get_group(queue: QueueInPath, key: KeyInPath) -> Answered:
-    """Show how a group of a queue stands.
+@routes.add("GET", "/v1/queues/{queue}/groups/{key}", Permission.READ, answer="The group.")
+def get_group(queue: QueueInPath, key: KeyInPath) -> queue_wire.Group:
+    """Show the state of a group of a queue.
 
-    404 for one that had no task there in the last month.
+    404 for a group without a task in this queue in the last month.
     """
     found = current_service().fair_groups.get(queue_name(queue), unquote(key))
-    return Reply(
-        queue_wire.Group(
-            group_key=found.group_key,
-            weight=found.weight,
-            turn=found.turn,
-            waiting=found.waiting,
-            inflight=found.inflight,
-            limit=found.limit,
-            blocked=blocked_answer(found.blocked),
-            as_of=instant(found.as_of),
-        )
+    return queue_wire.Group(
+        group_key=found.group_key,
+        weight=found.weight,
+        turn=found.turn,
+        waiting=found.waiting,
+        inflight=found.inflight,
+        limit=found.limit,
+        blocked=blocked_answer(found.blocked),
+        as_of=instant(found.as_of),
     )

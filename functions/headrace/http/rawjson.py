@@ -1,8 +1,8 @@
-r"""JSON read so that a client's own values keep their text.
+"""JSON that is read so that payloads keep their text.
 
-A payload belongs to its owner: ``1.10``, ``1E5``, ``"\u00e9"`` and integers of any length come
-back as they were sent.  So the text of these values is cut out of the body (``msgspec.Raw``),
-checked but not converted; only what surrounds them is decoded.
+A payload comes back exactly as it was sent: ``1.10``, ``1E5``, a backslash escape, integers of any
+length. So the text of payloads, results and progress is cut out of the body (``msgspec.Raw``),
+checked, and not converted. Only the rest of the body is decoded.
 """
 
 import json
@@ -23,13 +23,13 @@ from headrace.domain.limits import WEIGHTS, check_json
 from headrace.wire.base import JsonValue, without_halves
 
 MEMBERS: Final = 2 * WEIGHTS
-"""The most members an object outside of payloads may have: more than any we know."""
+"""The most members of an object outside of payloads: more than any body has."""
 
 MEMBERS_IN_ALL: Final = 100_000
-"""The most members that all objects outside of payloads may have: each may be an error."""
+"""The most members of all objects outside of payloads: each of them may be an error."""
 
 _NESTED: Final = 10_000
-"""The most objects and arrays a member outside of payloads may have: each takes a microsecond."""
+"""The most objects and arrays in a member outside of payloads: each takes a microsecond."""
 
 
 class JsonText(str):
@@ -43,9 +43,10 @@ NULL: Final = JsonText("null")
 
 @dataclass(slots=True)
 class _BodyScan:
-    """What all parts of one text share while it is read.
+    """The state of reading one body.
 
-    ``mark`` stands for the beginning of half a surrogate pair's escape; "" if there is none.
+    ``mark`` takes the place of the start of an escaped half of a surrogate pair; "" if there is
+    none.
     """
 
     mark: str = ""
@@ -72,22 +73,22 @@ _decode_value: Final = json.JSONDecoder(object_pairs_hook=_bounded).decode
 
 
 def decode(text: str) -> dict[str, Any]:
-    """Return the object that *text* is, its payloads, results and progress as JsonText.
+    """Return the object in *text*, with payloads, results and progress as JsonText.
 
-    Raises InvalidRequest for whatever is not one JSON object in the strict sense.
+    Raises InvalidRequest unless the text is exactly one JSON object.
     """
     return _object_of(text, lambda source, reading: _object(source, reading, _BODY))
 
 
 def object_text(text: str) -> JsonText:
-    """Return *text* without surrounding space.  Raises InvalidRequest if it is not one object."""
+    """Return *text* without surrounding space. Raises InvalidRequest unless it is one object."""
     return _object_of(text, lambda source, reading: _text(_whole_of(source), reading))
 
 
 def member_text(text: str, name: str) -> JsonText | None:
-    """Return the text of the member *name* of *text*, which is known to be JSON.
+    """Return the text of the member *name* of *text*, which must be JSON.
 
-    None when it is no object, has no such member, or is nested too deeply to look.
+    None if it is no object, has no such member, or is nested too deeply.
     """
     if not _is_object(text):
         return None
@@ -103,7 +104,7 @@ def member_text(text: str, name: str) -> JsonText | None:
 
 
 def _object_of(text: str, read: Callable[[bytes, _BodyScan], _T]) -> _T:
-    """Return the object that *text* is, read by *read*, with nothing behind it."""
+    """Return the only object in *text*, read with *read*."""
     try:
         if not _is_object(text):
             raise _no_object(text)
@@ -117,13 +118,13 @@ def _object_of(text: str, read: Callable[[bytes, _BodyScan], _T]) -> _T:
 
 
 def _read(text: str, read: Callable[[bytes, _BodyScan], _T]) -> _T:
-    r"""The value of *text*, as *read* reads it.
+    r"""Return the value of *text*, read with *read*.
 
-    msgspec does not say in lines and columns where a text is no JSON, and refuses ``"\ud800"``,
-    which is JSON by its grammar; so the standard library judges what it refuses, and such halves of
-    pairs are taken out before it reads again, and put back behind it.
+    msgspec does not report lines and columns, and refuses ``"\ud800"``, which is valid JSON.  So
+    the standard library checks what msgspec refuses.  Halves of pairs are replaced before the text
+    is read again, and restored in the values.
 
-    Raises json.JSONDecodeError, RecursionError, and InvalidRequest for a word that is none, as NaN.
+    Raises json.JSONDecodeError, RecursionError, and InvalidRequest for words like NaN.
     """
     source = text.encode(errors="backslashreplace")
     try:
@@ -135,7 +136,7 @@ def _read(text: str, read: Callable[[bytes, _BodyScan], _T]) -> _T:
 
 
 def _judge(text: str) -> None:
-    """Raise json.JSONDecodeError for no JSON, InvalidRequest for a word that is none, as NaN."""
+    """Raise json.JSONDecodeError if *text* is no JSON, InvalidRequest for words like NaN."""
     try:
         check_json(text)
     except json.JSONDecodeError:
@@ -145,7 +146,10 @@ def _judge(text: str) -> None:
 
 
 def _no_object(text: str) -> InvalidRequest:
-    """The error about *text*, which is something else.  Raises that of no JSON at its beginning."""
+    """Return the error for *text*, which is no object.
+
+    Raises json.JSONDecodeError if it does not start with JSON.
+    """
     try:
         _judge(text)
     except json.JSONDecodeError as error:
@@ -159,9 +163,9 @@ def _is_object(text: str) -> bool:
 
 
 def _object(source: _Source, reading: _BodyScan, readers: Mapping[str, _Reader]) -> dict[str, Any]:
-    """Read an object, the members that *readers* names in their own way.
+    """Read an object; *readers* read the members with their names.
 
-    Raises InvalidRequest for more members than it, or all objects together, may have.
+    Raises InvalidRequest if it, or all objects together, have too many members.
     """
     members = _members_of(source)
     if len(members) > MEMBERS:
@@ -178,7 +182,7 @@ def _object(source: _Source, reading: _BodyScan, readers: Mapping[str, _Reader])
 
 
 def _objects(readers: Mapping[str, _Reader]) -> _Reader:
-    """Return a reader of an array of objects; what is something else is simply decoded."""
+    """Return a reader for an array of objects; other values are decoded."""
 
     def read(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
         if not _begins(value, _ARRAY):
@@ -220,10 +224,9 @@ def _name(name: str, mark: str) -> str:
 
 
 def shortest(text: JsonText, most: int) -> JsonText | None:
-    """Return *text* without the space and the escapes that it can do without.
+    """Return *text* without needless space and escapes, None if that is over *most* characters.
 
-    None when that is longer than *most* characters, which is found out without going on to the
-    end: what is refused costs by the limit, not by what was sent.
+    It stops at *most*: the cost of refusing a text depends on the limit, not on the text.
     """
     parts: list[str] = []
     length = at = 0
@@ -241,7 +244,7 @@ _SPACE_OR_STRING: Final = re.compile(r'[ \t\n\r]++|("[^"\\]*+(?:\\.[^"\\]*+)*+")
 
 
 def _shorter(string: str) -> str:
-    """Return a JSON *string* with the escapes only that it needs."""
+    """Return a JSON *string* without needless escapes."""
     if "\\u" not in string and "\\/" not in string:
         return string
     plain: str = encode_basestring(scanstring(string, 1, True)[0])  # noqa: FBT003  strict; takes no keywords
@@ -269,7 +272,7 @@ def _events(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
 def _one_object(
     value: msgspec.Raw, reading: _BodyScan, readers: Mapping[str, _Reader]
 ) -> JsonValue:
-    """Read an object; what is something else is simply decoded."""
+    """Read an object; other values are decoded."""
     return _object(value, reading, readers) if _begins(value, _OBJECT) else _value(value, reading)
 
 

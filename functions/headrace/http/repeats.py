@@ -1,7 +1,7 @@
-"""The header ``Idempotency-Key``: a request that is sent again is answered as the first time.
+"""The header ``Idempotency-Key``: a repeated request gets the answer of the first one.
 
-It stands around every POST, after whatever refuses a request for its key or its form.  Requests
-that are safe to repeat by themselves are left to themselves, and a dequeue keeps its own record.
+It is for every POST, after the request was admitted and checked. Requests that are safe to repeat
+need no record, and a dequeue keeps its own.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from headrace.store.call_scope import drawing
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replay"
 ATTEMPT: Final = "X-Attempt"
-"""Which try of its own it is, where a client says so: at the first a dequeue saves 1 read unit."""
+"""The header with the number of the client's try; at the first try a dequeue saves a read unit."""
 
-_BY_THEMSELVES: Final = frozenset({"report", "dequeue", "dequeue_many", "upload_payload"})
-"""Operations that need no answer kept: what they did stands with the tasks, or they see to it.
+_NOT_RECORDED: Final = frozenset({"report", "dequeue", "dequeue_many", "upload_payload"})
+"""Operations whose answer is not recorded: the tasks record them, or the operation does.
 
-That of an upload would be a URL that lets anybody write.
+A recorded answer of an upload would be a URL with which everyone can write.
 """
 
 _DIGEST_BYTES: Final = 12
@@ -37,14 +37,14 @@ _SHOWN_ONCE: Final = "secret"  # the name of the field
 
 
 def once(request: Request, route: Route, arguments: Mapping[str, Any]) -> Reply:
-    """Return the answer of *route*, the recorded one if the request repeats an earlier request.
+    """Return the answer of *route*, or the recorded answer if the request is a repeat.
 
-    Raises InvalidRequest naming the header, IdempotencyConflict if the key came with another
-    request before, and Unavailable while the first one still runs.
+    Raises InvalidRequest that names the header, IdempotencyConflict if the key came with another
+    request before, and Unavailable while the first request still runs.
     """
     key = key_of(request) if route.method == "POST" else None
     body = arguments.get("body")
-    if key is None or route.operation_id in _BY_THEMSELVES or (body and body.is_safe_to_repeat):
+    if key is None or route.operation_id in _NOT_RECORDED or (body and body.is_safe_to_repeat):
         return route.reply(arguments)
     keyed = _keyed(request, key)
     repeats, secret = current_service().repeats, current_service().derived_ids.secret
@@ -67,7 +67,7 @@ def once(request: Request, route: Route, arguments: Mapping[str, Any]) -> Reply:
 def key_of(request: Request) -> str | None:
     """Return the idempotency key of a request, None without one.
 
-    Raises InvalidRequest naming the header for a text that cannot be a key.
+    Raises InvalidRequest that names the header if the text cannot be a key.
     """
     key = request.headers.get(HEADER.lower())
     if key is not None and not IDEMPOTENCY_KEY_RE.fullmatch(key):
@@ -95,7 +95,7 @@ def batch_of(request: Request, *, grouped: bool) -> DeliveryBatch | None:
 
 
 def _without_secret(body: str) -> str:
-    """Return an answer as it may be kept: the secret in it is shown once, and stored nowhere."""
+    """Return an answer as it may be stored: without the secret, which is shown once."""
     if f'"{_SHOWN_ONCE}"' not in body:
         return body
     fields = json.loads(body)

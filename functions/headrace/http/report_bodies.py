@@ -1,4 +1,4 @@
-"""The bodies of reports: what a worker may say of a task it holds, its error cut to fit."""
+"""The bodies of reports, with errors cut to the size that is stored."""
 
 import json
 from collections.abc import Sequence
@@ -39,9 +39,9 @@ _MARK_BYTES: Final = len(MARK.encode())
 
 
 def shorten(texts: Sequence[str], room: int) -> list[str]:
-    """Return *texts* so that together they take at most *room* bytes as JSON in UTF-8.
+    """Return *texts*, cut so that together they take at most *room* bytes as JSON in UTF-8.
 
-    The quotes around them do not count.  What is cut ends with MARK.
+    The quotes around them do not count. A cut text ends with MARK.
     """
     sizes = [_size(text) for text in texts]
     if sum(sizes) <= room:
@@ -53,7 +53,7 @@ def shorten(texts: Sequence[str], room: int) -> list[str]:
 
 
 def _share(sizes: Sequence[int], room: int) -> int:
-    """Return the size down to which the longest must go: the short ones leave the rest to them."""
+    """Return the size to which long texts are cut, if short texts leave their room to them."""
     left = len(sizes)
     for size in sorted(sizes):
         if size > room // left:
@@ -64,7 +64,7 @@ def _share(sizes: Sequence[int], room: int) -> int:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return the longest beginning of *text* that has room for the mark."""
+    """Return the longest start of *text* that leaves room for the mark."""
     low, high = 0, most  # a character takes at least a byte
     while low < high:
         middle = (low + high + 1) // 2
@@ -85,30 +85,30 @@ _ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind 
 
 
 class ErrorBody(RequestBody):
-    """What went wrong; together up to 4 KiB are kept, the longest text is cut."""
+    """The error of an attempt; up to 4 KiB of it are stored, and the longest text is cut."""
 
     type: FreeText | None = None
     message: FreeText | None = None
     detail: FreeText | None = None
 
     def error(self) -> WorkerError:
-        """Return the error, cut to what is kept."""
+        """Return the error, cut to the size that is stored."""
         texts = [self.type or "", self.message or "", self.detail or ""]
         return WorkerError(*shorten(texts, _ERROR_ROOM))
 
 
 class QueuedEntry(NewTaskBody):
-    """One task to make in whatever queue."""
+    """A task to enqueue in any queue."""
 
     queue: Name
     overwrite_on_duplicate: LeftOut = None
 
     def child(self) -> tuple[str, TaskSpec]:
-        """Return the entry as the use case takes it."""
+        """Return the queue and the task."""
         return self.queue, self.new_task()
 
     def spawned_later(self) -> str:
-        """Return the entry as the payload of a task that spawns it has it."""
+        """Return the entry as it is in the payload of a task that spawns it."""
         given = self.model_dump(
             mode="json", exclude_unset=True, exclude_none=True, exclude={"payload", "payload_ref"}
         )
@@ -120,7 +120,7 @@ class QueuedEntry(NewTaskBody):
 
 
 class SpawnEntry(QueuedEntry):
-    """One task to make together with the report, or one that makes more of them."""
+    """A task to enqueue with the report, or a task that spawns more tasks."""
 
     spawn: (
         Annotated[list[QueuedEntry], Field(min_length=1, max_length=limits.SPAWNED_LATER)] | None
@@ -146,13 +146,13 @@ class SpawnEntry(QueuedEntry):
         return self
 
     def child(self) -> tuple[str, TaskSpec]:
-        """Return the entry as the use case takes it."""
+        """Return the queue and the task."""
         new = self.new_task()
         return self.queue, replace(new, payload=self._spawn_payload()) if self.spawn else new
 
     @property
     def size(self) -> int:
-        """How many bytes the payload takes."""
+        """The size of the payload in bytes."""
         return limits.utf8_bytes(self._spawn_payload() if self.spawn else self.payload or "")
 
     def _spawn_payload(self) -> str:
@@ -171,11 +171,11 @@ _ONLY_WITH: Final = {
     "tags": (ReportStatus.MOVED,),
     "spawn": (ReportStatus.SUCCEEDED, ReportStatus.MOVED),
 }
-"""Which statuses a field means something with; elsewhere it must be left as it is by default."""
+"""The statuses with which a field has a meaning; with others it must have its default."""
 
 
 class ReportEntry(RequestBody):
-    """What a worker says of one task it holds."""
+    """A report on a leased task."""
 
     task_id: TaskId
     lease_id: LeaseId = Field(description="As the dequeue gave it.")
@@ -244,7 +244,7 @@ class ReportEntry(RequestBody):
         return value is not None and value != _NULL_TEXT
 
     def report(self) -> TaskReport:
-        """Return the entry as the use case takes it."""
+        """Return the report of the domain."""
         return TaskReport(
             self.task_id,
             self.lease_id,
@@ -263,13 +263,13 @@ class ReportEntry(RequestBody):
 
 
 class ReportsBody(RequestBody):
-    """Reports about tasks of one queue, each on its own."""
+    """Reports on tasks of one queue."""
 
     reports: Annotated[list[ReportEntry], Field(min_length=1, max_length=limits.BATCH)]
 
 
 def _unless_null(value: JsonText | None) -> JsonText | None:
-    """In a report, null says nothing."""
+    """Return None for the JSON null, which means the same in a report."""
     return None if value == _NULL_TEXT else value
 
 
@@ -279,10 +279,10 @@ REPORT: Final[Examples] = {
         "Done", {"reports": [{**_HELD, "status": "SUCCEEDED", "result": {"rows": 12}}]}
     ),
     "inflight": example(
-        "Still at it: a heartbeat", {"reports": [{**_HELD, "status": "INFLIGHT", "progress": 0.4}]}
+        "A heartbeat", {"reports": [{**_HELD, "status": "INFLIGHT", "progress": 0.4}]}
     ),
     "failed": example(
-        "Failed, to be tried again",
+        "Failed, will be retried",
         {
             "reports": [
                 {
@@ -294,7 +294,7 @@ REPORT: Final[Examples] = {
         },
     ),
     "moved": example(
-        "Handed on to the next station",
+        "Moved to the next queue",
         {
             "reports": [
                 {
@@ -307,7 +307,7 @@ REPORT: Final[Examples] = {
         },
     ),
     "spawned": example(
-        "Done, and its parts are tasks of their own, made in the same write",
+        "Done, with new tasks that are enqueued in the same write",
         {
             "reports": [
                 {

@@ -1,4 +1,4 @@
-"""Schedules: make or replace, show, delete, run now."""
+"""Schedules: create or replace, list, show, delete, run now."""
 
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 from urllib.parse import unquote
@@ -49,7 +49,7 @@ NameInPath: TypeAlias = Annotated[str, Field(description="The name of the schedu
 
 _DEFAULT: Final = ScheduleSettings()
 
-# An empty one is refused by who reads it, which says what belongs there.
+# The parser of cron expressions refuses an empty text, with a better message.
 CronText: TypeAlias = Annotated[str, Field(max_length=limits.CRON)]
 EverySeconds: TypeAlias = Annotated[
     float, Field(ge=limits.EVERY_SECONDS[0], le=limits.EVERY_SECONDS[1], allow_inf_nan=False), PLAIN
@@ -61,7 +61,7 @@ WhenExpired: TypeAlias = Annotated[OnExpiry, Field(strict=False)]
 
 @with_texts_of(SetBy.SCHEDULE)
 class ScheduleBody(RequestBody):
-    """A schedule, in the form in which it is shown."""
+    """A schedule, in the form of the answer to GET."""
 
     name: Name | None = Field(default=None, description="If given, the same as in the path.")
     cron: CronText | None = Field(
@@ -71,32 +71,35 @@ class ScheduleBody(RequestBody):
         examples=["*/5 * * * *", "0 9 LW * *", "0 30 8 ? * MON-FRI 2027"],
     )
     every_seconds: EverySeconds | None = Field(
-        default=None, description="Instead of cron. Counts from when it was set."
+        default=None, description="Instead of cron. Counts from the time when it was set."
     )
     timezone: Annotated[str, Field(max_length=limits.TIMEZONE)] = Field(
-        default=_DEFAULT.timezone, description="Of IANA; what the local times of cron mean."
+        default=_DEFAULT.timezone, description="The IANA time zone of cron."
     )
     payload: Payload | None = Field(default=None, description="Left out, it is `{}`.")
     tags: Tags | None = None
     dedupe_key: DedupeKey | None = Field(
-        default=None, description="A tick for which it is held is tried for a minute, then skipped."
+        default=None,
+        description="If another task holds the key, a tick is retried for a minute, then skipped.",
     )
     dedupe_until: HeldUntil = Field(
         default=_DEFAULT.dedupe_until,
-        description="How long a tick holds the dedupe_key: until it has ended (`end`), or until "
+        description="How long a tick holds the dedupe_key: until its end (`end`), or until "
         "its first delivery (`start`). `start` needs a dedupe_key.",
     )
     expires_in_seconds: Expiry | None = Field(
-        default=None, description="Of each task, from its due time; null: as the queue says."
+        default=None,
+        description="For each task, from its due time; null: the setting of the queue.",
     )
     keepalive_timeout_in_seconds: Keepalive | None = None
     retry_strategy: RetryStrategyBody | None = None
     priority: Level | None = Field(
-        default=None, description="Of each task, in a queue whose settings have `priority`."
+        default=None,
+        description="The priority of each task, in a queue whose settings have `priority`.",
     )
     missed: MissedTicks = Field(
         default=_DEFAULT.missed,
-        description="Which ticks of the last 24 hours are made up for after no scheduler ran: none "
+        description="Which ticks of the last 24 hours are enqueued late if no scheduler ran: none "
         f"(`skip`), the newest (`latest`), or up to {MOST_MISSED} (`all`).",
     )
     on_expiry: WhenExpired = Field(
@@ -104,14 +107,16 @@ class ScheduleBody(RequestBody):
         description="What happens to a tick that expires before its first delivery: it becomes a "
         "dead letter (`dead`), or is removed and counts as deleted (`drop`). Not for `…/run`.",
     )
-    paused: bool = Field(default=_DEFAULT.paused, description="No ticks, and none made up for.")
+    paused: bool = Field(
+        default=_DEFAULT.paused, description="No ticks, and no late ticks after the pause."
+    )
     next_run_at: Ignored = None
     last_run_at: Ignored = None
     created_at: Ignored = None
     updated_at: Ignored = None
 
     @model_validator(mode="after")
-    def _has_one_rhythm(self) -> "ScheduleBody":
+    def _has_one_interval(self) -> "ScheduleBody":
         if (self.cron is None) == (self.every_seconds is None):
             message: LiteralString = "give exactly one of cron and every_seconds"
             raise contradiction(("cron", message), ("every_seconds", message))
@@ -130,7 +135,7 @@ class ScheduleBody(RequestBody):
         return self
 
     def settings_of(self, name: str) -> ScheduleSettings:
-        """Return the settings.  Raises InvalidRequest when they are another schedule's."""
+        """Return the settings. Raises InvalidRequest if they name another schedule."""
         if self.name is not None and self.name != name:
             raise InvalidRequest.of("name", f"must be the name in the path, {name[:128]}")
         return convert(self.model_dump(exclude_none=True), ScheduleSettings)
@@ -138,7 +143,7 @@ class ScheduleBody(RequestBody):
 
 PUT_SCHEDULE: Final[Examples] = {
     "cron": example(
-        "Every five minutes on weekdays, by the clocks of Madrid",
+        "Every five minutes on weekdays, in the time of Madrid",
         {
             "cron": "*/5 8-18 * * MON-FRI",
             "timezone": "Europe/Madrid",
@@ -148,7 +153,7 @@ PUT_SCHEDULE: Final[Examples] = {
         },
     ),
     "last_weekday": example("On the last weekday of each month", {"cron": "0 18 LW * *"}),
-    "every": example("Every 90 seconds, not yet", {"every_seconds": 90, "paused": True}),
+    "every": example("Every 90 seconds, but paused", {"every_seconds": 90, "paused": True}),
 }
 
 
@@ -156,7 +161,7 @@ PUT_SCHEDULE: Final[Examples] = {
 
 
 def schedule_answer(seen: "Seen", *, payload: bool) -> queue_wire.Schedule:
-    """A schedule, its payload only for those who may see it."""
+    """Return the answer about a schedule, with its payload if *payload*."""
     settings = seen.schedule.settings
     return queue_wire.Schedule.of(
         settings,
@@ -170,7 +175,7 @@ def schedule_answer(seen: "Seen", *, payload: bool) -> queue_wire.Schedule:
 
 
 def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
-    """The short form of a schedule, as its queue shows it."""
+    """Return the short form of a schedule, for the answer about its queue."""
     schedule, next_run_at = seen.schedule, instant(seen.next_run_at)
     return queue_wire.ScheduleInShort.of(
         schedule.settings, name=schedule.name, next_run_at=next_run_at
@@ -188,11 +193,11 @@ def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
     examples=PUT_SCHEDULE,
 )
 def put_schedule(queue: QueueInPath, name: NameInPath, body: ScheduleBody) -> queue_wire.Schedule:
-    """Make or replace a schedule.
+    """Create or replace a schedule.
 
-    What is left out takes its default. What GET shows may be sent back. Tasks are enqueued up
-    to three minutes ahead; a change takes back those of the settings before that are not due
-    yet, and no tick runs twice.
+    A setting that is missing gets its default. The answer of GET can be sent back. Tasks are
+    enqueued up to three minutes ahead. A change removes tasks of the previous settings that are not
+    due yet, and no tick runs twice.
     """
     called = unquote(name)
     seen = current_service().schedules.put(queue_name(queue), called, body.settings_of(called))
@@ -205,7 +210,7 @@ def list_schedules(
 ) -> queue_wire.ScheduleList:
     """List the schedules of a queue.
 
-    By name, each as its own request shows it. A page may be short.
+    By name, in the same form as one schedule. A page may be short.
     """
     use = current_service()
     found = use.schedules.page(use.queues.get(queue_name(queue)), limit=limit, cursor=cursor)
@@ -226,7 +231,7 @@ def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
     "/v1/queues/{queue}/schedules/{name}",
     Permission.OPERATE,
     status=204,
-    answer="The schedule is gone.",
+    answer="The schedule is deleted.",
 )
 def delete_schedule(queue: QueueInPath, name: NameInPath) -> None:
     """Delete a schedule and its tasks that are not due yet."""
@@ -237,12 +242,12 @@ def delete_schedule(queue: QueueInPath, name: NameInPath) -> None:
     "POST",
     "/v1/queues/{queue}/schedules/{name}/run",
     Permission.OPERATE,
-    answer="What became of it.",
+    answer="The outcome.",
 )
 def run_schedule(queue: QueueInPath, name: NameInPath, _body: EmptyBody = None) -> EnqueueResults:
     """Enqueue a task of a schedule now.
 
-    Paused or not. One result, as enqueue has it.
+    Also works for a paused schedule. The answer has one result, as for an enqueue.
     """
     use = current_service()
     result = use.schedules.run(queue_name(queue), unquote(name))

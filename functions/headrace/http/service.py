@@ -21,7 +21,7 @@ routes: Final = Routes("Service")
 
 @routes.add("GET", "/v1/health", answer="All is well.")
 def health() -> Health:
-    """Tell whether the service and its tables answer."""
+    """Check that the service and its tables answer."""
     use = current_service()
     use.queues.list(limit=1)
     return Health(status="ok", version=__version__, now=instant(use.now()))
@@ -33,7 +33,7 @@ def health() -> Health:
     responses={200: {"description": "The document.", "content": {"application/json": {}}}},
 )
 def openapi() -> Answered:
-    """This API as an OpenAPI document."""
+    """Get this API as an OpenAPI document."""
     # A cold start that handles tasks does without these modules: they take 90 ms to import.
     from headrace.http import app, openapi  # noqa: PLC0415
 
@@ -47,7 +47,7 @@ def openapi() -> Answered:
     responses={200: {"description": "The page.", "content": {"text/html": {}}}},
 )
 def docs() -> Answered:
-    """This API as a page to read."""
+    """Get this API as a page."""
     headers = {"Content-Security-Policy": POLICY}
     return Reply(_page(), headers=headers, content_type="text/html; charset=utf-8")
 
@@ -82,11 +82,11 @@ POLICY: Final = (
     + base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What a browser may do with the page (Content-Security-Policy): show it, with its one style."""
+"""The Content-Security-Policy of the page: a browser may only show it, with its own style."""
 
 
 def render(document: Node) -> str:
-    """Return *document* as a page."""
+    """Return *document* as an HTML page without scripts and without files from elsewhere."""
     info = document["info"]
     operations = [
         (method.upper(), path, operation)
@@ -180,7 +180,7 @@ def _shape(name: str, schema: Node) -> str:
 
 
 def _kind(node: Node) -> str:
-    """Return the kind of values that *node* takes, with links to shapes."""
+    """Return the type of the values of *node*, with links to schemas."""
     if "$ref" in node:
         name = escape(node["$ref"].rpartition("/")[2])
         return f'<a href="#shape-{name}">{name}</a>'
@@ -196,7 +196,7 @@ def _kind(node: Node) -> str:
 
 
 def _bounds(node: Node) -> str:
-    """Return the limits of *node*, or of the part of it that has some, in words."""
+    """Return the limits of *node*, or of its first alternative with limits, in words."""
     for option in (node, *node.get("anyOf", ())):
         words = [
             f"{word} {option[key]:,}"
@@ -227,5 +227,5 @@ def _paragraphs(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return *text* with what stands in backticks as code."""
+    """Return *text* as HTML, with the parts in backticks as code."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))

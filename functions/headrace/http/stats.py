@@ -1,4 +1,4 @@
-"""How a queue is doing: a glance, and a series for charts."""
+"""The statistics of a queue, and its time series for charts."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -38,7 +38,7 @@ _RATE: Final = 4
 
 
 def stats_answer(stats: "QueueStats") -> queue_wire.Stats:
-    """A queue's statistics."""
+    """Return the statistics of a queue."""
     rates = stats.rates
     return queue_wire.Stats(
         counts=queue_wire.Counts(
@@ -82,7 +82,7 @@ def stats_answer(stats: "QueueStats") -> queue_wire.Stats:
 
 
 def blocked_answer(blocking: Blocking | None) -> queue_wire.Blocked | None:
-    """What keeps a group from having another task in flight."""
+    """Return why a group cannot have another task in flight, None if it can."""
     if blocking is None:
         return None
     until = None if blocking.until is None else instant(blocking.until)
@@ -90,7 +90,7 @@ def blocked_answer(blocking: Blocking | None) -> queue_wire.Blocked | None:
 
 
 def metrics_answer(series: MetricSeries) -> queue_wire.Metrics:
-    """A series of points."""
+    """Return a series of points."""
     return queue_wire.Metrics(
         points=[_point(point) for point in series.points],
         step_seconds=series.step_seconds,
@@ -125,12 +125,12 @@ def _seconds(value: float | None) -> float | None:
 
 @routes.add("GET", "/v1/queues/{queue}/stats", Permission.READ, answer="The queue at a glance.")
 def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
-    """Show how a queue is doing.
+    """Show the statistics of a queue.
 
-    Counts, ages, rates, and how old they are: the service counts from the table's stream, a few
-    seconds behind. `exact=true` counts every entry of the index instead, which costs reading
-    it, and each dead task; of a queue with more than one call can count (10,000 dead tasks),
-    the figures are those of the stream, and `as_of` says how old.
+    Counts, ages, rates, and the age of these numbers: the service counts from the stream of the
+    table, a few seconds behind. `exact=true` counts the entries of the index and all dead tasks
+    instead, which costs reading them. If a queue has more than one call can count (10,000 dead
+    tasks), the numbers are still those of the stream, and `as_of` has their time.
     """
     stats = current_service().stats.of(queue_name(queue), exact=exact == "true")
     return stats_answer(stats)
@@ -141,17 +141,16 @@ def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
     "/v1/queues/{queue}/metrics",
     Permission.READ,
     answer="The series.",
-    description="From the minute of `from` up to `to`, the last hour by default. "
-    f"{limits.METRIC_DAYS} days are the most. Steps are whole minutes, and at most {POINTS} in "
-    "number. "
-    "Days that the service no longer has come from the lake, once they are rolled up.",
+    description="From the minute of `from` up to `to`, by default the last hour, at most "
+    f"{limits.METRIC_DAYS} days. Steps are whole minutes; there are at most {POINTS} points. Days "
+    "that the service no longer stores come from the lake, after their rollup.",
 )
 def get_metrics(
     queue: QueueInPath,
     since: Annotated[
-        Instant | None, Alias("from"), Field(description="Left out: an hour before the end.")
+        Instant | None, Alias("from"), Field(description="The default is an hour before the end.")
     ] = None,
-    until: Annotated[Instant | None, Alias("to"), Field(description="Left out: now.")] = None,
+    until: Annotated[Instant | None, Alias("to"), Field(description="The default is now.")] = None,
     step_seconds: Annotated[
         int,
         Field(
@@ -165,7 +164,7 @@ def get_metrics(
         ),
     ] = STEP_SECONDS,
 ) -> queue_wire.Metrics:
-    """Show what happened in a queue, step by step."""
+    """Show a time series of a queue."""
     metrics = current_service().stats.metrics(
         queue_name(queue), since=since, until=until, step_seconds=step_seconds
     )

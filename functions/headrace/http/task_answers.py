@@ -1,6 +1,6 @@
-"""Tasks as answers, and what became of what was requested of them.
+"""The answers about tasks, and the outcomes of requests for tasks.
 
-Payloads, results and progress stand in them exactly as they came in, without being parsed again.
+Payloads, results and progress are in them exactly as they came, without being parsed again.
 """
 
 from collections.abc import Iterable
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 def task_answer(
     task: Task, *, now: datetime, max_retries: MaxRetries, payload: bool = True
 ) -> task_wire.Task:
-    """A task as it stands at *now*."""
+    """Return the answer about a task at *now*."""
     return task_wire.Task(**_members(task, now, max_retries, payload=payload))
 
 
 def cancelled_answer(
     result: "CancelResult", *, now: datetime, max_retries: MaxRetries
 ) -> task_wire.CancelledTask:
-    """A task that was cancelled, with its payload; its state is null where nothing is kept."""
+    """Return a cancelled task with its payload; the state is null if the task is not kept."""
     members = _members(result.task, now, max_retries, payload=True)
     if not result.kept:
         members["state"] = None
@@ -67,7 +67,7 @@ def _members(
 
 
 def _uploaded(task: Task) -> dict[str, Any]:
-    """Where the payload is that the producer of *task* has uploaded."""
+    """Return the members about the payload that the producer of *task* has uploaded."""
     one = task.uploaded
     if one is None:
         return {}
@@ -81,14 +81,14 @@ def _uploaded(task: Task) -> dict[str, Any]:
 
 
 def undoable_answer(undo: Undo) -> task_wire.Undoable:
-    """What brings back what was deleted."""
+    """Return the undo of a deletion."""
     return task_wire.Undoable(id=undo.id, until=instant(undo.until))
 
 
 def tasks_answer(
     page: "TaskListing", *, now: datetime, max_retries: MaxRetries, payload: bool
 ) -> task_wire.Tasks:
-    """A page of tasks."""
+    """Return a page of tasks."""
     shown = [
         task_answer(one, now=now, max_retries=max_retries, payload=payload) for one in page.tasks
     ]
@@ -98,7 +98,7 @@ def tasks_answer(
 def enqueued_answer(
     results: Iterable["EnqueueResult"], *, now: datetime, max_retries: MaxRetries
 ) -> task_wire.EnqueueResults:
-    """The outcome of each entry of an enqueue."""
+    """Return the outcome of each entry of an enqueue."""
     shown = []
     room = AnswerRoom()
     for result in results:
@@ -122,7 +122,7 @@ def enqueued_answer(
 
 
 def dequeued_answer(found: "DequeueResult", *, max_retries: MaxRetries) -> task_wire.Dequeued:
-    """The tasks handed out, each with its lease."""
+    """Return the leased tasks."""
     leased = [
         task_wire.LeasedTask(
             **_members(task, found.now, max_retries, payload=True), lease=_lease(task)
@@ -137,7 +137,7 @@ def dequeued_answer(found: "DequeueResult", *, max_retries: MaxRetries) -> task_
 def reported_answer(
     reports: Iterable["TaskReport"], results: Iterable["ReportResult"], now: datetime
 ) -> task_wire.ReportResults:
-    """The outcome of each report."""
+    """Return the outcome of each report."""
     return task_wire.ReportResults(
         results=[
             _reported(report, result) for report, result in zip(reports, results, strict=True)
@@ -166,13 +166,13 @@ def _reported(report: "TaskReport", result: "ReportResult") -> task_wire.Reporte
 
 
 def count_answer(counted: "Counted") -> task_wire.Count:
-    """How many tasks there are."""
+    """Return the number of tasks."""
     by_state = {state: counted.by_state.get(state, 0) for state in SHOWN_STATES}
     return task_wire.Count.of(counted, by_state=by_state, exact=not counted.partial)
 
 
 def explained_answer(reasons: Iterable["NotRunningReason"]) -> task_wire.Explained:
-    """Why a task is not running."""
+    """Return the reasons why a task is not running."""
     return task_wire.Explained(reasons=[task_wire.Reason.of(reason) for reason in reasons])
 
 

@@ -1,4 +1,4 @@
-"""Tasks: enqueue, dequeue, report, show, explain, delete, list, count."""
+"""Tasks: enqueue, dequeue, report, show, explain, cancel, delete, list and count."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,7 +77,7 @@ from headrace.wire.tasks import (
 
 routes: Final = Routes("Tasks")
 POLL_AFTER: Final = "X-Poll-After"
-"""After how many seconds to ask again for a task that has not ended."""
+"""The header with the seconds until a client should ask again for a task that has not ended."""
 
 WaitForEnd: TypeAlias = Annotated[
     float,
@@ -88,13 +88,13 @@ UndoSeconds: TypeAlias = Annotated[
     Field(
         ge=limits.UNDO_SECONDS[0],
         le=limits.UNDO_SECONDS[1],
-        description="For how long it can be brought back; 0: not at all.",
+        description="How long an undo can restore it; 0: not at all.",
     ),
 ]
 WhyDeleted: TypeAlias = Annotated[
-    Reason | None, Field(description="Why, in your words: the audit keeps it.")
+    Reason | None, Field(description="The reason, which the audit keeps.")
 ]
-_LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway waits
+_LEFT_MILLIS: Final = 1500  # kept free for the answer, of the time that API Gateway waits
 
 
 @routes.add(
@@ -107,8 +107,8 @@ _LEFT_MILLIS: Final = 1500  # what an answer needs of the time that API Gateway 
 def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
     """Enqueue tasks.
 
-    Each entry on its own; one result for each, in their order. An id that exists, in whatever
-    queue, is EXISTING, and changes nothing.
+    Each entry succeeds or fails on its own. The answer has one result for each entry, in the order
+    of the entries. An entry whose `id` exists, in any queue, is EXISTING and changes nothing.
     """
     use, by = current_service(), principal()
     results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
@@ -127,10 +127,10 @@ def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
 def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> Answered:
     """Lease tasks that are due.
 
-    An empty answer is a success. Ask again after `poll_after_seconds`. A wait ends with 401
-    when its key is revoked meanwhile. Sent again under the same `Idempotency-Key`, it gives the
-    tasks that it leased before, as far as they are still under their lease, and leases no
-    others. 409 `lease_lost`: the `lease_id` is of a lease that has ended.
+    An answer without tasks is a success: ask again after `poll_after_seconds`. If the key is
+    revoked during a wait, the wait ends with 401. A repeat under the same `Idempotency-Key` returns
+    the tasks that the first call leased and that are still leased; it leases no other tasks. 409
+    `lease_lost`: the lease of `lease_id` has ended.
     """
     return _leased(queue_name(queue), body or DequeueBody())
 
@@ -146,9 +146,9 @@ def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> Answered:
 def dequeue_many(body: DequeueManyBody) -> Answered:
     """Lease tasks that are due in several queues.
 
-    As of one queue, in one call; each task says its `queue`, and reports go to that.
-    `poll_after_seconds` is the least of theirs. Where a queue is missing, or not for the key,
-    nothing is leased.
+    Works like a dequeue of one queue, in one call. Each task names its `queue`; report it to that
+    queue. `poll_after_seconds` is the lowest of these queues. If a queue is missing, or the key is
+    not for it, no task is leased.
     """
     return _leased(body.queues, body, order=body.order)
 
@@ -187,8 +187,9 @@ def _leased(
 def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
     """Report on leased tasks.
 
-    Each report on its own; one result for each, in their order. Safe to repeat; a report that
-    differs from the one that settled its lease is STALE_LEASE.
+    Each report succeeds or fails on its own. The answer has one result for each report, in the
+    order of the reports. Safe to repeat. A report that differs from the report that settled its
+    lease is STALE_LEASE.
     """
     use = current_service()
     reports = [entry.report() for entry in body.reports]
@@ -200,11 +201,11 @@ def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
 def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0) -> Answered:
     """Show a task.
 
-    With `wait_seconds` the answer comes when the task has ended, SUCCEEDED or DEAD, or when
-    that time is over, and then with the task as it stands. Moves and retries are no end. 404 at
-    once where there is no such task, and as soon as it is gone. A wait ends with 401 when its
-    key is revoked meanwhile. Each look takes half a read unit for 4 KiB. `X-Poll-After` in the
-    answer is after how many seconds to ask again instead: on AWS waiting costs more than that.
+    With `wait_seconds` the answer comes when the task has ended (SUCCEEDED or DEAD), or after that
+    time with the current state of the task. Moves and retries are no ends. 404 if the task does not
+    exist, or as soon as it is deleted. If the key is revoked during a wait, the wait ends with 401.
+    Each read of the task costs half a read unit for 4 KiB. On AWS, polling is cheaper than waiting:
+    `X-Poll-After` is the number of seconds to wait between two requests.
     """
     wanted, use = shows_payload(payload, by_default=True), current_service()
     task = _ended_task(id, wait_seconds) if wait_seconds else own_task(id)
@@ -216,7 +217,7 @@ def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForE
 
 
 def _wait(wanted: float) -> float:
-    """Return the seconds that this call waits if a client asks for *wanted* seconds."""
+    """Return how many seconds this call may wait if the client asks for *wanted* seconds."""
     return min(
         wanted, current_service().settings.long_poll_seconds, time_to_wait(this_request().context)
     )
@@ -235,11 +236,11 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
     )
 
 
-@routes.add("GET", "/v1/tasks/{id}/explain", Permission.READ, answer="Every reason.")
+@routes.add("GET", "/v1/tasks/{id}/explain", Permission.READ, answer="All reasons.")
 def explain_task(id: TaskInPath) -> Explained:
-    """Tell why a task is not running.
+    """Explain why a task is not running.
 
-    No reason at all: it goes to the next worker that asks.
+    Without a reason, the next worker that asks gets the task.
     """
     return explained_answer(current_service().explain.reasons(own_task(id)))
 
@@ -250,9 +251,9 @@ def explain_task(id: TaskInPath) -> Explained:
 def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask:
     """Cancel a task.
 
-    It ends, waiting or in flight: DEAD, `cancelled`. Whoever works on it hears of it with the
-    next heartbeat. Safe to repeat. 409 `finished`: it has ended otherwise. The audit keeps the
-    `reason`. Takes a key that may enqueue into its queue.
+    The task ends as DEAD with the reason `cancelled`, even if it is in flight. Its worker learns
+    this with the next heartbeat. Safe to repeat. 409 `finished`: the task has ended in another way.
+    The audit keeps the `reason`. The key must be allowed to enqueue into the queue of the task.
     """
     use, why = current_service(), (body and body.reason) or ""
     done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
@@ -264,9 +265,9 @@ def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask
     "DELETE",
     "/v1/tasks/{id}",
     Permission.OPERATE,
-    answer="It can be brought back: `undo_in_seconds` was given.",
+    answer="The task is deleted; the undo can restore it.",
     schema="DeletedTask",
-    also={204: "The task is gone."},
+    also={204: "The task is deleted."},
 )
 def delete_task(
     id: TaskInPath,
@@ -308,8 +309,8 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
 ) -> Tasks:
     """List tasks.
 
-    State after state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), by time within each: due, end of
-    the lease as first granted, finish. A page may be short or empty and still have a cursor.
+    By state (ENQUEUED, INFLIGHT, DEAD, SUCCEEDED), and by time within a state: the due time, the
+    first end of the lease, or the finish. A page may be short or empty and still have a cursor.
     """
     use = current_service()
     wanted, name = shows_payload(payload, by_default=False), queue_name(queue)
@@ -331,7 +332,7 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     return tasks_answer(page, now=use.now(), max_retries=max_retries(), payload=wanted)
 
 
-@routes.add("GET", "/v1/queues/{queue}/count", Permission.READ, answer="How many there are.")
+@routes.add("GET", "/v1/queues/{queue}/count", Permission.READ, answer="The number of tasks.")
 def count_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     queue: QueueInPath,
     state: StateFilter = None,
@@ -348,8 +349,8 @@ def count_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
 ) -> Count:
     """Count tasks.
 
-    Those that a list with the same filter would show. Where they are too many for one call, the
-    answer is `partial`: each step counts its own, and the caller adds them up.
+    Counts the tasks that a list with the same filter would show. If one call cannot count them all,
+    the answer is `partial`: each call counts other tasks, and the caller adds the numbers.
     """
     name = queue_name(queue)
     where = task_filter(
@@ -363,7 +364,10 @@ def count_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
 
 
 def _narrowed(text: str | None, where: TaskFilter, queue: str) -> TaskFilter:
-    """Return *where* with what the query asks for; a payload only whoever may see it may name."""
+    """Return *where* with the conditions of the query *text*.
+
+    Raises Forbidden if the query names a payload and the key may not see payloads.
+    """
     if text is None:
         return where
     found = narrowed(text, where, queue)

@@ -45,50 +45,52 @@ NameInPath: TypeAlias = Annotated[
     ),
 ]
 
-_LEAST, _MOST = limits.WORKER_QUEUES
-
 Concurrency: TypeAlias = Annotated[
     int, Field(ge=limits.WORKER_CONCURRENCY[0], le=limits.WORKER_CONCURRENCY[1])
 ]
 WorkerVersion: TypeAlias = Annotated[str, TextWithin(limits.WORKER_VERSION_BYTES)]
 
 
-class SignBody(RequestBody):
-    """What a worker is doing."""
+class HeartbeatBody(RequestBody):
+    """The heartbeat of a worker."""
 
     queues: Annotated[
         list[Name],
-        Field(min_length=_LEAST, max_length=_MOST, description="The queues it takes tasks from."),
+        Field(
+            min_length=limits.WORKER_QUEUES[0],
+            max_length=limits.WORKER_QUEUES[1],
+            description="The queues that it dequeues from.",
+        ),
     ]
-    concurrency: Annotated[Concurrency, Field(description="Tasks it works on at a time.")] = 1
+    concurrency: Annotated[Concurrency, Field(description="How many tasks it runs at a time.")] = 1
     running: Annotated[
         list[TaskId],
         Field(
             default_factory=list,
             max_length=limits.WORKER_TASKS,
-            description="Ids of tasks it is at.",
+            description="The ids of its running tasks.",
         ),
     ]
-    version: Annotated[WorkerVersion, Field(description="Of its code.")] = ""
+    version: Annotated[WorkerVersion, Field(description="The version of its code.")] = ""
     started_at: Annotated[
         Instant | None,
         Field(
-            description="When its process began; a command is for one process only. Left out, it "
-            "is what the worker of this name said before, or now: then a command is also for a "
-            "process that takes the name over within 5 minutes."
+            description="When its process started. A command is for one process. Without this the "
+            "worker keeps the start of its last heartbeat, or starts now, and a command is also "
+            "for a process that takes over the name within 5 minutes."
         ),
     ] = None
 
     stopped: Annotated[
         bool,
         Field(
-            description="True in the last heartbeat of a worker that ends. The worker is then no "
+            description="True in the last heartbeat of a worker that stops. The worker is no "
             "longer listed, and its name is free."
         ),
     ] = False
 
     def heartbeat_of(self, name: str, now: datetime) -> WorkerHeartbeat:
-        """Return this as the heartbeat of worker *name*, one that begins *now* if it is new."""
+        """Return the heartbeat of the worker *name*, which started *now* if it is new."""
         return WorkerHeartbeat(
             name,
             tuple(dict.fromkeys(self.queues)),  # once each, however often they are named
@@ -102,7 +104,7 @@ class SignBody(RequestBody):
 
 PUT_WORKER: Final[Examples] = {
     "busy": example(
-        "Eight at a time, one at work",
+        "Eight tasks at a time, one is running",
         {
             "queues": ["mail"],
             "concurrency": 8,
@@ -118,7 +120,7 @@ PUT_WORKER: Final[Examples] = {
 
 
 def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
-    """A worker."""
+    """Return the answer about a worker."""
     seen_at, command = instant(worker.seen_at), worker.command
     return service_wire.WorkerSeen.of(worker.heartbeat, seen_at=seen_at, command=command)
 
@@ -130,17 +132,17 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
     "PUT",
     "/v1/workers/{name}",
     Permission.WORK,
-    answer="What the worker is asked to do.",
+    answer="The command to the worker, if there is one.",
     examples=PUT_WORKER,
 )
-def put_worker(name: NameInPath, body: SignBody) -> service_wire.Commanded:
-    """Give a sign of life.
+def put_worker(name: NameInPath, body: HeartbeatBody) -> service_wire.Commanded:
+    """Send a worker heartbeat.
 
-    A worker says every 30 seconds what it is doing, and is told what it is asked to do. Names
-    are one space for all queues. A worker counts as gone after 5 minutes of silence, or after a
-    heartbeat with `stopped`. A command holds for the process that it was given to: a worker of
-    another `started_at` is not asked anything yet. 403 also where a worker of this name is
-    alive on queues that the key is not for. One write unit for each KiB.
+    A worker sends a heartbeat every 30 seconds and gets the command for it. The names of workers
+    are shared by all queues. A worker is no longer listed after 5 minutes without a heartbeat, or
+    after a heartbeat with `stopped`. A command is for one process: a worker with another
+    `started_at` does not get it. 403 also if a worker of this name is alive on queues that the key
+    is not for. One write unit for each KiB.
     """
     use = current_service()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
@@ -156,8 +158,8 @@ def list_workers(
 ) -> service_wire.Workers:
     """List workers that are alive, by name.
 
-    Those with a queue that the key is for. Of their other queues nothing is shown, and
-    `running` only where there are none.
+    Shows the workers with a queue that the key is for. Their other queues are not shown, and
+    `running` is shown only for workers without other queues.
     """
     where = asked(WORKERS, query)
     page = current_service().workers.list(principal(), where=where, limit=limit, cursor=cursor)
@@ -166,8 +168,8 @@ def list_workers(
 
 
 _ASKED: Final = (
-    "It is told at its next sign of life, within 30 seconds. A worker asked to stop stays so. "
-    "Takes a key that is for all of its queues."
+    "The worker gets the command with its next heartbeat, within 30 seconds. After a stop the "
+    "command does not change. The key must be for all queues of the worker."
 )
 
 
@@ -175,7 +177,7 @@ _ASKED: Final = (
     "POST", "/v1/workers/{name}/quiet", Permission.OPERATE, answer="The worker.", description=_ASKED
 )
 def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
-    """Ask a worker to take no more tasks."""
+    """Ask a worker to dequeue no more tasks."""
     worker = current_service().workers.ask(principal(), _worker_name(name), Command.QUIET)
     return worker_answer(worker)
 
@@ -184,13 +186,13 @@ def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.Work
     "POST", "/v1/workers/{name}/stop", Permission.OPERATE, answer="The worker.", description=_ASKED
 )
 def stop_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
-    """Ask a worker to finish what it has and end."""
+    """Ask a worker to finish its tasks and stop."""
     worker = current_service().workers.ask(principal(), _worker_name(name), Command.STOP)
     return worker_answer(worker)
 
 
 def _worker_name(path: str) -> str:
-    """Return the worker named in a path.  Raises InvalidRequest for what can be no name."""
+    """Return the worker named in a path. Raises InvalidRequest for a text that cannot be a name."""
     try:
         name = unquote(path, errors="strict")
     except UnicodeDecodeError:
@@ -209,21 +211,22 @@ lease_routes: Final = Routes("Leases")
 
 LeaseInPath: TypeAlias = Annotated[str, Field(description="The id of the lease.")]
 
-_LEAST, _MOST = limits.LEASE_NAME_BYTES
-
-LeaseName = Annotated[str, TextWithin(_MOST, _LEAST)]
+LeaseName: TypeAlias = Annotated[
+    str, TextWithin(limits.LEASE_NAME_BYTES[1], limits.LEASE_NAME_BYTES[0])
+]
 
 
 class LeaseBody(RequestBody):
-    """How long the lease lasts, and a name that nobody else may have meanwhile."""
+    """The length and the name of a lease."""
 
     name: LeaseName | None = Field(
         default=None,
-        description="While a lease of this name is open, and for a day after it ended, no other "
-        f"one is opened; keys for some queues have names of their own. Up to {_MOST} bytes.",
+        description="No other lease with this name can be opened while this one is open, and for a "
+        "day after its end. Keys with different queues have separate names. Up to "
+        f"{limits.LEASE_NAME_BYTES[1]} bytes.",
     )
     keepalive_timeout_in_seconds: Keepalive = Field(
-        default=60, description="How long it lasts, and what each extension makes it last again."
+        default=60, description="How long it lasts, from now and from each extension."
     )
 
     @property
@@ -234,10 +237,10 @@ class LeaseBody(RequestBody):
 
 OPEN_LEASE: Final[Examples] = {
     "batch": example(
-        "For a batch that is extended every 20 seconds",
+        "A lease for many tasks, extended every 20 seconds",
         {"name": "entities-2026-11-21T08:00", "keepalive_timeout_in_seconds": 60},
     ),
-    "nameless": example("For a minute, under no name", {}),
+    "nameless": example("A lease for a minute, without a name", {}),
 }
 
 
@@ -250,9 +253,9 @@ OPEN_LEASE: Final[Examples] = {
 def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
     """Open a lease for many tasks.
 
-    Name it in dequeues (`lease_id`), in whatever queues: their tasks are leased until it ends,
-    and one extension is for all of them. Reports name it as the dequeue did. 409 `lease_lost`:
-    the name is taken.
+    Name it in dequeues (`lease_id`), in any queues. Their tasks are leased until it ends, and one
+    extension extends all of them. Reports use the `lease_id` of the task, as in the answer to the
+    dequeue. 409 `lease_lost`: the name is in use.
     """
     wanted = body or LeaseBody()
     by, length = principal(), wanted.keepalive_timeout_in_seconds
@@ -267,10 +270,9 @@ def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
 def extend_lease(id: LeaseInPath, _body: EmptyBody = None) -> task_wire.Leased:
     """Extend a lease.
 
-    It lasts as long again as it was opened for, counted from now, with all that is under it.
-    `cancelled` are the tasks under it that were cancelled. One write unit. 409 `lease_lost`: it
-    has ended; what ended is never open again. Takes a key that is for all queues it was used
-    with.
+    From now it lasts for its full length again, with all of its tasks. `cancelled` are its tasks
+    that were cancelled. One write unit. 409 `lease_lost`: the lease has ended, and an ended lease
+    cannot be opened again. The key must be for all queues in which the lease was used.
     """
     return _leased(current_service().leases.extend(_lease_id(id)))
 
@@ -281,9 +283,9 @@ def extend_lease(id: LeaseInPath, _body: EmptyBody = None) -> task_wire.Leased:
 def close_lease(id: LeaseInPath) -> None:
     """Close a lease.
 
-    Tasks under it that were not settled are given back, due now, with no attempt used; where
-    there are too many for one call, the rest a minute later. Safe to repeat. 409 `lease_lost`:
-    it lapsed before. Takes a key that is for all queues it was used with.
+    Its unsettled tasks are released: they are due now and no attempt is counted. If there are too
+    many for one call, the others follow within a minute. Safe to repeat. 409 `lease_lost`: the
+    lease had lapsed. The key must be for all queues in which the lease was used.
     """
     visibility.close_lease(current_service().leases, principal(), _lease_id(id))
 
@@ -295,7 +297,7 @@ def _leased(group: LeaseGroup) -> task_wire.Leased:
 
 
 def _lease_id(path: str) -> str:
-    """Return the lease named in a path.  Raises NotFound for what can be no lease's id."""
+    """Return the lease named in a path. Raises NotFound for a text that cannot be an id."""
     name = unquote(path)
     if not is_group_id(name):
         raise NotFound("there is no such lease; its id is what opening it answered")

@@ -1,8 +1,8 @@
-"""Where an NGSI context broker sends its notifications, as to QuantumLeap.
+"""The endpoint to which an NGSI context broker sends notifications, as to QuantumLeap.
 
-The notification is put into a queue exactly as it came and answered at once; workers make sense of
-it later.  FIWARE headers become tags.  A service path that is longer than a tag's value is added
-to the payload too, as its last member.
+A notification is enqueued exactly as it came and answered immediately; workers parse it later.
+FIWARE headers become tags. A service path that is longer than the value of a tag is also added to
+the payload, as its last member.
 """
 
 import json
@@ -30,7 +30,7 @@ from headrace.runtime.wiring import current_service
 
 QUEUE: Final = "ngsi.notify"
 SERVICE_PATH: Final = "fiware-servicepath"
-"""The tag with the first bytes of the header, and the payload's member with a longer one."""
+"""The name of the tag with the start of the header, and of the payload's member with all of it."""
 
 routes: Final = Routes("NGSI")
 
@@ -65,7 +65,7 @@ ServicePath: TypeAlias = Annotated[str, AfterValidator(faultless(_service_path_f
 
 
 def as_tag(text: str) -> str:
-    """Return as much of *text*, from its beginning, as a tag's value may hold."""
+    """Return the start of *text* that fits into the value of a tag."""
     return text.encode()[:TAG_VALUE_BYTES].decode(errors="ignore")
 
 
@@ -76,13 +76,13 @@ def as_tag(text: str) -> str:
     queue=QUEUE,
     responses={
         200: {
-            "description": "It is in the queue.",
+            "description": "The notification is in the queue.",
             "content": {"text/plain": {"schema": {"type": "string"}}},
         }
     },
     description=f"`Fiware-ServicePath` is one path of up to {SERVICE_PATH_BYTES} bytes, or up to "
-    f"{SERVICE_PATHS} with commas between; the tag has its first {TAG_VALUE_BYTES} bytes, and of "
-    f"a longer one the payload has the whole as its last member, `{SERVICE_PATH}`.",
+    f"{SERVICE_PATHS} paths with commas between. The tag has its first {TAG_VALUE_BYTES} bytes. If "
+    f"it is longer, the payload has all of it as its last member, `{SERVICE_PATH}`.",
     more={
         "requestBody": {
             "required": True,
@@ -99,10 +99,10 @@ def notify(
     correlator: Annotated[TagValue | None, Header("fiware-correlator")] = None,
     time_index: Annotated[TagValue | None, Header("fiware-timeindex-attribute")] = None,
 ) -> Answered:
-    """Take an NGSI notification.
+    """Accept an NGSI notification.
 
-    As QuantumLeap does: any JSON object is put into the queue `ngsi.notify` exactly as it came
-    and answered at once. FIWARE headers become tags of the same name.
+    Works like QuantumLeap: any JSON object is enqueued into `ngsi.notify` exactly as it came, and
+    answered immediately. FIWARE headers become tags of the same name.
     """
     sent = {
         "fiware-service": service,
@@ -123,7 +123,7 @@ def notify(
 
 
 def _with_member(payload: JsonText, name: str, value: str) -> JsonText:
-    """Return the JSON object *payload* with another member at its end, all else as it came."""
+    """Return the JSON object *payload* with one more member at its end."""
     others = payload[:-1].rstrip()
     comma = "" if others == "{" else ","
     return JsonText(f"{others}{comma}{json.dumps(name)}:{json.dumps(value)}}}")

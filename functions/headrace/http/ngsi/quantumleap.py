@@ -1,8 +1,9 @@
 """The management API of QuantumLeap's work queue, over the queue of notifications.
 
-Its paths, parameters, headers and shapes; not its bugs: headers are compared as a whole, not as the
-beginning of an id; ``pending`` includes what still waits for its first run, in lists and in counts
-alike; a delete removes what it names and nothing else; no array ends with a null.
+Paths, parameters, headers and answers are those of QuantumLeap, without its bugs: headers are
+compared as a whole, not as the start of an id; ``pending`` includes notifications that wait for
+their first run, in lists and in counts; a delete removes only what it names; no array ends with a
+null.
 """
 
 import json
@@ -32,25 +33,25 @@ from headrace.wire.tasks import Notification, NotificationInput, NotificationRun
 routes: Final = Routes("NGSI")
 _PATH: Final = "/management/queue/notifications"
 _PAGE: Final = 100
-_LEFT_MILLIS: Final = 8_000  # of the call's time, when an array is cut short
+_LEFT_MILLIS: Final = 8_000  # kept free of the time of the call
 
 _Status: TypeAlias = Annotated[
     Literal["pending", "succeeded", "failed"] | None,
     Alias("taskStatus"),
-    Field(description="Only those; left out, all."),
+    Field(description="Only these; without it, all."),
 ]
 _Service: TypeAlias = Annotated[TagValue | None, Header("fiware-service")]
 _ServicePath: TypeAlias = Annotated[ServicePath | None, Header(SERVICE_PATH)]
 _Correlator: TypeAlias = Annotated[TagValue | None, Header("fiware-correlator")]
 
 _WHICH: Final = (
-    f"Of the queue `{QUEUE}`: what has moved on to another queue is not shown. A FIWARE header "
-    "means the notifications that came with exactly that value; one that is not sent, or empty, "
-    "filters nothing, `fiware-servicepath` included."
+    f"Notifications that moved from `{QUEUE}` to another queue are not included. A FIWARE "
+    "header selects the notifications that came with exactly this value. A missing or empty header "
+    "does not filter; this includes `fiware-servicepath`."
 )
 _LINK: Final = {
     "Link": {
-        "description": 'With `rel="next"`: there is more; the same request with these parameters.',
+        "description": 'With `rel="next"`: the parameters of the next request.',
         "schema": {"type": "string"},
     }
 }
@@ -73,7 +74,7 @@ _STATUS: Final[dict[State, Literal["pending", "succeeded", "failed"]]] = {
 
 
 def notification(task: Task, max_retries: MaxRetries) -> Notification:
-    """How it is with a notification, and what came in, its data text for text."""
+    """Return the state of a notification, with its data exactly as it came."""
     return Notification(
         runtime=runtime(task, max_retries),
         input=NotificationInput(
@@ -86,7 +87,7 @@ def notification(task: Task, max_retries: MaxRetries) -> Notification:
 
 
 def _service_path(task: Task) -> str | None:
-    """Return the header as it came: a long one is in the payload as a whole."""
+    """Return the header as it came; the payload has all of a long one."""
     tag = task.tags.get(SERVICE_PATH)
     whole = member_text(task.payload or "", SERVICE_PATH) if tag else None
     if tag is None or whole is None:
@@ -96,7 +97,7 @@ def _service_path(task: Task) -> str | None:
 
 
 def runtime(task: Task, max_retries: MaxRetries) -> NotificationRuntime:
-    """How it is with a notification."""
+    """Return the state of a notification."""
     return NotificationRuntime(
         task_id=task.id,
         task_type=task.queue,
@@ -107,7 +108,7 @@ def runtime(task: Task, max_retries: MaxRetries) -> NotificationRuntime:
 
 
 def _entities(payload: str) -> str:
-    """Return the notification's data; what is no notification is shown as the one thing it is."""
+    """Return the data of a notification. Another payload is shown as an array of one entry."""
     data = member_text(payload, "data")
     for text in (data, payload):
         if text is not None and text.startswith("["):
@@ -150,8 +151,8 @@ def list_notifications(
 ) -> Answered:
     """List notifications, as QuantumLeap does.
 
-    State after state, by time within each. An array is cut short where it would be over 4 MiB
-    or take too long; then the header `Link` leads on.
+    By state, and by time within a state. An array ends early if it would be over 4 MiB or take too
+    long; then the header `Link` has the parameters of the next request.
     """
     where = _where(status, service, servicepath, correlator)
     return _array(where, status, cursor, notification, payload=True)
@@ -162,9 +163,7 @@ def list_notifications(
     f"{_PATH}/summary",
     Permission.LIST,
     queue=QUEUE,
-    responses=_array_of(
-        {"$ref": "#/components/schemas/NotificationRuntime"}, "How it is with each."
-    ),
+    responses=_array_of({"$ref": "#/components/schemas/NotificationRuntime"}, "The state of each."),
     description=_WHICH,
 )
 def summarize_notifications(
@@ -174,9 +173,9 @@ def summarize_notifications(
     correlator: _Correlator = None,
     cursor: Cursor = None,
 ) -> Answered:
-    """List how it is with notifications, as QuantumLeap does.
+    """List the state of notifications, as QuantumLeap does.
 
-    As the list, without what came in.
+    Like the list, without what came in.
     """
     where = _where(status, service, servicepath, correlator)
     return _array(where, status, cursor, runtime, payload=False)
@@ -189,10 +188,10 @@ def summarize_notifications(
     queue=QUEUE,
     responses={
         200: {
-            "description": "How many there are.",
+            "description": "The number of notifications.",
             "headers": {
                 "X-Count-Exact": {
-                    "description": "`false`: too many to look at; there are at least so many.",
+                    "description": "`false`: there may be more, too many to count.",
                     "schema": {"type": "string", "enum": ["true", "false"]},
                 }
             },
@@ -209,7 +208,7 @@ def count_notifications(
 ) -> Answered:
     """Count notifications, as QuantumLeap does.
 
-    Those that the list would show, as one number.
+    The number of notifications that the list would show.
     """
     where = _where(status, service, servicepath, correlator)
     counted = current_service().inspect.count(QUEUE, where)
@@ -223,7 +222,7 @@ def count_notifications(
     Permission.OPERATE,
     queue=QUEUE,
     status=204,
-    answer="They are gone.",
+    answer="They are deleted.",
     description=_WHICH,
 )
 def delete_notifications(
@@ -234,8 +233,8 @@ def delete_notifications(
 ) -> None:
     """Delete notifications, as QuantumLeap does.
 
-    Those that the list would show, running ones too; without `taskStatus` and headers, all. A
-    503 says that there may be more than one call could delete: send it again.
+    Deletes the notifications that the list would show, running ones too; without `taskStatus` and
+    headers, all. 503: one call could not delete them all, so send it again.
     """
     where = _where(status, service, servicepath, correlator)
     done = current_service().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
@@ -246,7 +245,7 @@ def delete_notifications(
 def _where(
     status: str | None, service: str | None, servicepath: str | None, correlator: str | None
 ) -> TaskFilter:
-    """Return which tasks are meant; two of QuantumLeap's words are aliases of ours."""
+    """Return the filter for a request; two of QuantumLeap's states are aliases in Headrace too."""
     sent = {
         "fiware-service": service,
         SERVICE_PATH: as_tag(servicepath or ""),
@@ -267,7 +266,7 @@ def _array(
     *,
     payload: bool,
 ) -> Answered:
-    """Answer with all that is meant, page after page, as far as one answer and its time reach."""
+    """Return notifications, page by page, until the answer is full or the time is over."""
     inspect, context = current_service().inspect, this_request().context
     retries, shown = max_retries(), list[str]()
     room = AnswerRoom()

@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
 
 @contextmanager
 def _a_minute(stopping: Event) -> Iterator[None]:
-    """Return a block that sets *stopping* before the next minute, when the timer waits for its end."""
+    """Return a block that sets *stopping* before the next minute; the timer waits for that."""
     timer = Timer(_MINUTE_SECONDS, stopping.set)
     timer.daemon = True
     timer.start()

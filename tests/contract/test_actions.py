@@ -197,7 +197,7 @@ def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
 
     over = world.use.actions.get(run.id)
     assert (over.status, over.over) == ("FAILED", True)
-    assert over.trouble == "the tasks that it is about are not known any more"
+    assert over.trouble == "the selected tasks are no longer kept; make the selection again"
     assert world.use.inspect.count(queue).count == 2
 
 
@@ -247,7 +247,7 @@ def test_what_is_sent_twice_is_begun_once(world: World) -> None:
     kill(world, queue, 3)
     found = look(world, queue)
     world.use.actions.begin(found.name, at=0)
-    with pytest.raises(Conflict, match="it has gone on meanwhile"):
+    with pytest.raises(Conflict, match="the action has progressed since"):
         world.use.actions.begin(found.name, at=0)
 
 
@@ -273,4 +273,6 @@ def test_an_action_that_failed_is_told_of_in_the_audit_with_why(world: World) ->
     world.use.action_work.run()
 
     [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
-    assert "failed (the tasks that it is about are not known any more)" in str(sentence(entry))
+    assert "failed (the selected tasks are no longer kept; make the selection again)" in str(
+        sentence(entry)
+    )

@@ -146,7 +146,7 @@ def test_a_page_of_an_index_that_is_gone_is_not_gone_on_with(it: Indexed) -> Non
     cursor = it.listed(limit=1).cursor
     it.index()
     it.build()
-    with pytest.raises(InvalidRequest, match="is of an index that is gone; begin anew"):
+    with pytest.raises(InvalidRequest, match="is of an index that was dropped; begin again"):
         it.listed(limit=1, cursor=cursor)
 
 

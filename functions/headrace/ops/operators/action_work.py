@@ -1,14 +1,14 @@
-"""The work on actions: part after part of their tasks, by whoever has time, until they are over.
+"""Work on actions: change their tasks in parts until they are complete.
 
-A worker claims an action for a while and notes the part that it begins, with the time that it gives
-the tasks of it; after a part it notes how far that is, and with the same write the next part.  If
-it is cut off, another one takes over the part when the claim has lapsed, and notes a time of its
-own beside the first.  A task that shows one of these times was done already, so each task is
-changed once and counted once, though two should be at it at once; and whoever finds its part taken
-over counts nothing.
+A worker claims an action for a while.  It records the part that it begins, and the time that the
+changed tasks of the part will carry.  After a part, one write records the progress and the next
+part.  If a worker is cut off, another one takes over the part when the claim has lapsed, and
+records its own time beside the first.  A task that carries one of these times is done already.  So
+each task is changed once and counted once, even if two workers have the part.  A worker whose part
+was taken over counts nothing.
 
-To pause or cancel changes the record only: whoever works on it sees that after its part.  A part
-that was begun is finished even so: a worker that is only slow must find nothing left to do.
+Pausing or cancelling changes the record only; the worker sees it after its part.  A part that was
+begun is still finished: a slow worker must find nothing left to do.
 """
 
 from collections import Counter
@@ -161,15 +161,15 @@ class ActionWork(ServicePart):
     def _act(
         self, run: ActionRun, found: TaskSelection, *, only_look: bool = False
     ) -> list[BulkOutcome]:
-        """Act on the part that is begun.
+        """Carry out the part that is begun.
 
-        Raises Conflict where what was to be undone cannot be any more, or the set is not kept.
+        Raises Conflict if the time to undo it is over, or if the selection is gone.
         """
         part = run.part
-        assert part is not None  # noqa: S101  whoever calls has begun it
+        assert part is not None  # noqa: S101  the caller has begun it
         kept = self.service.selections.snapshots(found, run.at, part.end)
         if kept is None:
-            message = "the tasks that it is about are not known any more"
+            message = "the selected tasks are no longer kept; make the selection again"
             raise Conflict(message)
         queue, seen = kept
         undo = self.service.undos.known(run.undos.get(queue))
@@ -190,10 +190,10 @@ class ActionWork(ServicePart):
     def _saved(
         self, run: ActionRun, found: TaskSelection, outcomes: list[BulkOutcome], *, more: bool
     ) -> ActionRun | None:
-        """Write down what came of a part, and with *more* that the next one is begun.
+        """Record the results of a part, and with *more* begin the next one.
 
-        None if somebody else has taken the part over: then that counts.  Somebody may have stopped
-        it meanwhile: that stays so.
+        Return None if another worker has taken the part over: then its results count.  If an
+        operator has paused or cancelled the action in the meantime, it stays so.
         """
         done = _counted(run, outcomes).released()
         if done.at != done.until and done.goes_on and (trouble := self._lost_rights(run)):
@@ -229,7 +229,7 @@ class ActionWork(ServicePart):
     def _finished(self, run: ActionRun, found: TaskSelection) -> ActionRun:
         """Return *run* with what its part came to: all of it if it was cancelled."""
         if run.status is ActionStatus.CANCELLED:
-            with suppress(Conflict):  # it can no longer be undone, so no more is done
+            with suppress(Conflict):  # the time to undo it is over, so the rest is skipped
                 return _counted(run, self._act(run, found))
         outcomes = [one for one in self._act(run, found, only_look=True) if one.changed]
         return replace(_counted(run, outcomes), at=run.at + len(outcomes))

@@ -1,9 +1,9 @@
-"""Actions on many tasks that the service carries out: begun, watched, paused, resumed, cancelled.
+"""Actions of operators on many tasks: begin, show, pause, resume and cancel them.
 
-An action is about the tasks of a set as they were seen (``selections``), so whoever has begun it
-may leave: the service works on it (``action_work``) until it is over, and its record says how far
-it is.  Nothing that is sent twice is done twice: the id of an action says of which set it is, and
-from which task of it on.
+An action covers the tasks of a selection as they were seen (``selections``), so the caller may
+leave: the service works on it (``action_work``) until it is complete, and its record shows the
+progress.  A repeated request does nothing twice: the id of an action is derived from the selection
+and its first task in it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +28,10 @@ _PAGE: Final = 100
 _LOOKED_AT: Final = 500  # actions one call looks at before it answers with what it has
 
 Allowed: TypeAlias = Callable[[ActionRun], bool]
-"""Tells whether whoever asks may see an action."""
+"""Returns whether the caller may see an action."""
 
 ShownRun: TypeAlias = ActionRun
-"""An action, for those who show it and know nothing of records."""
+"""An action, for modules that show it and do not import records."""
 
 
 def _anyone(_run: ActionRun) -> bool:
@@ -63,7 +63,7 @@ class ActionOperations(ServicePart):
         why = checked_reason(reason)
         found = self.service.selections.get(set_name, check=check)
         if found.looking or found.at != at or at == found.count:
-            message = "it has gone on meanwhile: open its page again"
+            message = "the action has progressed since; open its page again"
             raise Conflict(message)
         target = self._target(found, to_queue, check)
         until = found.count if most is None else min(found.count, at + most)
@@ -99,7 +99,7 @@ class ActionOperations(ServicePart):
         return self._begin(replace(run, status=ActionStatus.LOOKING))
 
     def get(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """Return an action.  Raises NotFound where there is none that *allowed* lets be seen."""
+        """Return an action.  Raises NotFound if it does not exist, or is not *allowed*."""
         record = self.store.record(KIND, run_id)
         run = None if record is None else ActionRun.of(record)
         if run is None or not allowed(run):
@@ -202,10 +202,10 @@ class ActionOperations(ServicePart):
         )
 
     def _begin(self, run: ActionRun) -> ActionRun:
-        """Write *run* down, its mark first: from then on the service works on it.
+        """Write the records of *run*, its mark first; the service works on it from then on.
 
-        A repeat finds it written.  Should this process end before the set says so too, or the
-        audit: both are written again by whoever works on it.
+        A repetition finds it written.  If this process ends before it has updated the selection and
+        the audit, the worker writes both.
         """
         self.store.renew_record(run.mark())
         if not self.store.put_record(run.record(), replaces=None):
@@ -259,7 +259,7 @@ class ActionOperations(ServicePart):
             )
 
     def put(self, changed: ActionRun) -> bool:
-        """Write *changed*, which was read with its version, if nobody else has written."""
+        """Write *changed*; return whether its version was still current."""
         record = replace(changed, version=changed.version + 1).record()
         return self.store.put_record(record, replaces=changed.version)
 

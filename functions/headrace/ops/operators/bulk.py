@@ -1,8 +1,6 @@
-"""Delete, restart, run now, move or cancel many tasks: by their ids, or exactly the filtered set.
+"""Delete, restart, run now, move or cancel many tasks: by ids, by a filter, or as selected.
 
-One task at a time, atomically, each only if nobody touched it since it was looked at.
-
-Long, because by ids, by filter and as seen it is one way to act on a task.
+Each task is changed in its own transaction, and only if it has not changed since it was read.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,12 +59,12 @@ class BulkOutcome:
 
     @property
     def changed(self) -> bool:
-        """Tell whether the action was carried out."""
+        """Return whether the action was carried out."""
         return self.outcome in _DONE.values()
 
     @property
     def matched(self) -> bool:
-        """Tell whether the action would take the task: a held key counts as matched."""
+        """Return whether the action takes the task; a held key counts as matched."""
         return self.changed or self.detail == _CONFLICT
 
 
@@ -136,7 +134,7 @@ class BulkOperations(ServicePart):
             job = replace(job, undo=undo)
             return replace(self._each(job, ids, found, outcome), undo=job.undo)
 
-    def by_filter(  # noqa: PLR0913  likewise
+    def by_filter(  # noqa: PLR0913  the fields of the API
         self,
         queue: str,
         action: BulkAction,
@@ -185,12 +183,12 @@ class BulkOperations(ServicePart):
         undo: Undo | None = None,
         only_look: bool = False,
     ) -> list[BulkOutcome]:
-        """Do *action* to what was seen, each only if it is so still and *where* means it.
+        """Do *action* to the tasks *seen* that have not changed since and that *where* matches.
 
-        What is deleted *undo* can bring back.  *stamps* are the times that it was begun at, this
-        one the last: what shows one of them was done already, and is told as that.  With
-        *only_look* nothing else is done, and all others are told as left alone.
-        Returns what became of each; whoever asks notes it in the audit.  Raises as by_ids().
+        *undo* can restore what is deleted.  *stamps* are the times at which this part was begun,
+        the current one last: a task that carries one of them is done already, and is reported as
+        done.  With *only_look*, nothing else is done, and all other tasks are reported as skipped.
+        Returns the outcomes; the caller writes the audit.  Raises as by_ids().
         """
         job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo, at=stamps[-1])
         found = self.store.read([each.id for each in seen])
@@ -274,7 +272,7 @@ class BulkOperations(ServicePart):
         met: dict[str, BulkOutcome] = {}
         for task_id in ids:
             task = found.get(task_id)
-            if before := met.get(task_id):  # what was read is not so any more
+            if before := met.get(task_id):  # the task that was read is out of date
                 task = self._after(job, task, before) if job.dry_run else self._read(task_id)
             results.append(self._one(job, task_id, task))
             _count(results[-1], job, outcome)
@@ -294,7 +292,7 @@ class BulkOperations(ServicePart):
     def _one(
         self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None
     ) -> BulkOutcome:
-        """Act on one task as it was read, and look again if it changed meanwhile."""
+        """Act on one task as it was read; read it again if it has changed."""
         dead_holder: str | None = None
         for _ in range(_LOOKS):
             if task is None or task.queue != job.queue.name or task.hidden(self.now()):
@@ -321,7 +319,7 @@ class BulkOperations(ServicePart):
         return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
 
     def _noted(self, job: _Job, task: Task, *, gone: bool) -> BulkOutcome:
-        """Tell those who wait for it what has become of *task*."""
+        """Tell the lines and lease groups that wait for *task*, and return the outcome."""
         if job.action is BulkAction.CANCEL:
             note_cancelled(self.store, task)
         if gone:
@@ -375,7 +373,7 @@ def _noted(to_queue: str | None) -> dict[str, str] | None:
 
 
 def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
-    """Tell whether *task* has left its place in a strict order, by *change* as it came out."""
+    """Return whether *change* took *task* out of its place in a strict order."""
     after = outcome.task
     if change.gone or after is None or after.state is State.DELETED:
         return True
@@ -405,5 +403,5 @@ def _count(result: BulkOutcome, job: _Job, outcome: ActionOutcome) -> None:
 
 
 def _came_later(task: Task, as_of: datetime) -> bool:
-    """Tell whether *task* has only come to where it is since an action on the whole set began."""
+    """Return whether *task* entered its state after the action on the whole filter began."""
     return max(task.enqueued_at, task.finished_at or task.enqueued_at) > as_of

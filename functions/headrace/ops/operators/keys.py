@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def admin_named(name: str) -> Principal:
-    """Return an admin of everything whom the audit knows by *name*, and who has no key of ours."""
+    """Return an admin of all queues with no stored key; the audit shows *name*."""
     return Principal(name, name, Role.ADMIN, ("*",))
 
 
@@ -74,7 +74,7 @@ _ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", defau
 
 
 def current_actor() -> Principal | None:
-    """Return who the code at hand works for; None is the service itself, or nobody yet."""
+    """Return the caller of the current code; None for the service itself."""
     return _ACTOR.get()
 
 
@@ -109,7 +109,7 @@ class acting:  # noqa: N801  a block, as those of contextlib, in less than half 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """A key just made or rotated, and the ``secret`` to present: nobody sees it again."""
+    """A key just made or rotated, and its ``secret``, which is shown only once."""
 
     key: ShownKey
     secret: str = field(repr=False)
@@ -124,9 +124,10 @@ class _Known:
 
 
 class KeyOperations(ServicePart):
-    """The use cases of keys; *cache_seconds* is how old a key as read may be, at most 10.
+    """API keys: create, list, rotate, revoke and check them.
 
-    ``admin_key`` is the deployment's own, None for none; ``admin`` is whoever has it.
+    A key may be *cache_seconds* old when it is checked, at most 10.  ``admin_key`` is the key of
+    the deployment, if it has one, and ``admin`` its holder.
     """
 
     def __init__(self, service: "Service") -> None:
@@ -165,10 +166,10 @@ class KeyOperations(ServicePart):
         return replace(found.stored.key.principal, digest=digest)
 
     def known(self, key_id: str, digest: str | None = None) -> Principal:
-        """Return whose key *key_id* is, for whoever presented it a while ago.
+        """Return the principal of key *key_id*, which was presented some time ago.
 
-        Raises Unauthenticated once it has expired or is revoked, or rotated if the *digest* of the
-        secret of then is given: at once here, elsewhere within 10 seconds.
+        Raises Unauthenticated after it has expired or was revoked, and after it was rotated if the
+        *digest* of the earlier secret is given: immediately here, elsewhere within 10 seconds.
         """
         if key_id == self.admin.key_id and self.admin_key is not None:
             return self.admin
@@ -176,7 +177,7 @@ class KeyOperations(ServicePart):
         if ID.fullmatch(key_id):
             found = self._cached(key_id) if digest is None else self._holder(key_id, digest)
         if found is None:
-            raise Unauthenticated("the key is not known any more")
+            raise Unauthenticated("the key was revoked or has expired")
         if found.stored.key.expired(self.now()):
             raise _expired(found.stored.key)
         return replace(found.stored.key.principal, digest=digest)
@@ -342,10 +343,10 @@ class KeyOperations(ServicePart):
         return found.stored
 
     def _name_before(self, by: Principal, name: str) -> int | None:
-        """Return the version of what says whose *name* was before, None for nobody's.
+        """Return the version of the record that holds *name*; None if no key has had it.
 
-        The record of a key is made together with that, and no id comes again: one that is not
-        there any more never will be.  Raises KeyExists when a living key has the name.
+        A key's record is written together with it, and no id is used twice, so a key that is
+        missing never returns.  Raises KeyExists when an active key has the name.
         """
         with flat_rate(read=2):  # the key is somebody else's
             named = self.store.record(key_records.NAMES, name)
@@ -360,7 +361,7 @@ class KeyOperations(ServicePart):
         raise KeyExists(message, errors=[FieldError("name", message)])
 
     def _holder(self, key_id: str, digest: str) -> _Known | None:
-        """Return the key that has the secret, looked at anew before that is denied."""
+        """Return the key with this secret; read it again before denying it."""
         found = self._cached(key_id)
         if found is None or found.stored.takes(digest, self.now()):
             return found
@@ -381,7 +382,7 @@ class KeyOperations(ServicePart):
         return None if self._missed(key_id) else self._read(key_id)
 
     def _missed(self, what: str) -> bool:
-        """Tell whether *what* was looked for in vain a moment ago."""
+        """Return whether *what* was looked up and not found a moment ago."""
         with self._lock:
             missed_at = self._unknown.get(what)
         return missed_at is not None and missed_at > self._oldest()
@@ -409,10 +410,10 @@ class KeyOperations(ServicePart):
             return
         used = found.stored.used(now)
         with self._lock:
-            # Whatever becomes of the write, it is not tried again before the key is read anew.
+            # Even if the write fails, it is tried again only after the key was read again.
             if self._known.get(used.key.id) is found:
                 self._known[used.key.id] = replace(found, stored=used)
-        # Of several who note it one wins; a key revoked meanwhile does not come back, and one that
+        # One of several writers wins.  A key that was revoked does not return, and one that
         # was rotated keeps its new secret.
         with suppress(Unavailable):
             self.store.put_record(key_records.to_record(used), replaces=found.stored.version)

@@ -69,7 +69,7 @@ WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
     },
     lambda one: (one.heartbeat.name, one.heartbeat.version, *one.heartbeat.queues),
 )
-"""Of workers, as whoever asks may know them."""
+"""Of workers, as far as the caller may see them."""
 
 BATCHES: Final[ListLanguage[TaskBatch]] = ListLanguage(
     {
@@ -93,7 +93,7 @@ SCHEDULES: Final[ListLanguage[Schedule]] = ListLanguage(
     },
     lambda one: _some(one.name, one.queue, one.settings.cron),
 )
-"""Of schedules; ``task`` is the function that they call, for those who may see payloads."""
+"""Of schedules; ``task`` is the function that they call, if the caller may see payloads."""
 
 KEYS: Final[ListLanguage[ShownKey]] = ListLanguage(
     {

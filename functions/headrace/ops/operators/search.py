@@ -147,7 +147,7 @@ class SavedViews(ServicePart):
         return view
 
     def remove(self, place: str, name: str) -> bool:
-        """Remove a view; tell whether it was there."""
+        """Remove a view; return whether it existed."""
         return self.store.drop_record(KIND, f"{place}:{name}")
 
 

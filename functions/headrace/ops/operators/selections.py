@@ -44,11 +44,11 @@ Snapshots: TypeAlias = tuple[str, Sequence[TaskSnapshot]]
 """A queue, and what was seen of its tasks."""
 
 Check: TypeAlias = Callable[[TaskSelection], object]
-"""Raises what whoever asks may not do to a set; asked each time that a set is read for them."""
+"""Raises if the caller may not use a selection; called each time one is read."""
 
 
 def _anyone(_found: TaskSelection) -> None:
-    """Let it be whoever it is."""
+    """Allow every caller."""
 
 
 class Selections(ServicePart):
@@ -94,17 +94,17 @@ class Selections(ServicePart):
         self.service.queues.cached(to_queue)
 
     def get(self, name: str, *, check: Check = _anyone) -> TaskSelection:
-        """Return a set.  Raises NotFound when there is none, or no longer, and as *check* does."""
+        """Return a selection.  Raises NotFound when there is none, and as *check* does."""
         record = self.store.record(KIND, name)
         if record is None or (record.expires_at is not None and record.expires_at <= self.now()):
-            message = "there is no such set of tasks any more: look again"
+            message = "the selection of tasks does not exist any longer; make it again"
             raise NotFound(message)
         found = from_record(record)
         check(found)
         return found
 
     def sampled(self, found: TaskSelection) -> Sequence[Task]:
-        """Return the first tasks of a set, as they are now, without those that are gone."""
+        """Return the first tasks of a selection as they are now, without missing ones."""
         tasks = self.store.read((task_id for _, task_id in found.samples), payload=False)
         return [
             tasks[task_id]
@@ -122,9 +122,9 @@ class Selections(ServicePart):
             found = self.get(found.name)
 
     def snapshots(self, found: TaskSelection, start: int, end: int) -> Snapshots | None:
-        """Return what was seen from *start* on, before *end* and of one queue, and of which.
+        """Return a queue and its snapshots from place *start* to before *end*.
 
-        None when it is not kept any more.
+        None after they were dropped.
         """
         begin = 0
         for number, (place, amount) in enumerate(found.chunks):
@@ -138,9 +138,9 @@ class Selections(ServicePart):
         raise AssertionError(start)
 
     def go_on(self, name: str, *, check: Check = _anyone, raises: bool = False) -> TaskSelection:
-        """Look a little further, if it is not over and nobody else does it now.
+        """Look for more tasks, unless the look is complete or another call does it now.
 
-        What stops it is noted as trouble, or with *raises* raised.  Raises as get().
+        An error is recorded in the selection, or raised with *raises*.  Raises as get().
         """
         found = self.get(name, check=check)
         if not found.looking or self._busy(found):
@@ -215,7 +215,7 @@ class Selections(ServicePart):
     # -- the record ----------------------------------------------------------------------------
 
     def _put(self, changed: TaskSelection) -> bool:
-        """Write *changed*, which was read with its version, if nobody else has written."""
+        """Write *changed*; return whether its version was still current."""
         record = replace(to_record(changed), version=changed.version + 1)
         return self.store.put_record(record, replaces=changed.version)
 

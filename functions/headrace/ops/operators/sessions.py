@@ -1,13 +1,12 @@
-"""Sessions of people in the console: begun with a key, and ended here, whatever a browser keeps.
+"""Console sessions: begin them with a key, and end them on the server.
 
-A session is a record of the control table, read at each request: who signs out, whose key is
-revoked or who has not asked for a page in an hour has none any more.  It costs a read unit a
-request, and a write unit a minute while somebody looks around.
+A session is a record of the control table, read at each request.  It ends when its user signs out,
+when its key is revoked, and an hour after the last page.  It costs a read unit per request, and a
+write unit per minute while somebody uses the console.
 
-One source may present a wrong key ten times in a row, then once every half minute.  That count is a
-record of the control table too, so that it holds whichever process is asked.  An attempt is counted
-before the key is looked at and given back if the key was right: nobody gets more of them by asking
-many processes at once.
+One source may present a wrong key ten times in a row, then once every half minute.  The count is a
+record of the control table too, so all processes share it.  An attempt is counted before the key is
+checked, and uncounted if the key was right, so parallel requests gain nothing.
 """
 
 import ipaddress
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _ATTEMPTS: Final = "attempts"
-_FORMS: Final = "form"  # those that were sent, of the kind that may be sent once
+_FORMS: Final = "form"  # the forms that were sent, of the kind that may be sent once
 IN_A_ROW: Final = 10
 EVERY: Final = timedelta(seconds=30)
 """One more attempt is granted after so long, up to IN_A_ROW."""
@@ -69,7 +68,7 @@ class Attempts(ServicePart):
         return principal
 
     def _count(self, name: str, step: int) -> None:
-        """Take an attempt (-1) or give one back (1).  Raises RateLimited when there is none."""
+        """Use an attempt (-1) or restore one (1).  Raises RateLimited when there is none."""
         for _ in range(_TRIES):
             now = self.now()
             record = self.store.record(_ATTEMPTS, name)
@@ -146,9 +145,9 @@ class Sessions(ServicePart):
         return session
 
     def resume(self, key_id: str, nonce: str, *, active: bool) -> tuple[Session, Principal]:
-        """Return a session and who it is; *active* is somebody who has asked for a page.
+        """Return a session and its principal; *active* if the user has asked for a page.
 
-        Raises Unauthenticated when the session is over, or its key is none any more.
+        Raises Unauthenticated when the session is over, or its key is not valid.
         """
         record = self.store.record(SESSIONS, session_name(key_id, nonce))
         now = self.now()
@@ -169,6 +168,6 @@ class Sessions(ServicePart):
         return self.store.put_record(sent, replaces=None)
 
     def sign_out(self, session: Session) -> None:
-        """End a session; the audit knows by whom."""
+        """End a session, and record it in the audit."""
         if self.store.drop_record(SESSIONS, session.name):
             self.service.audit.note("sign_out")

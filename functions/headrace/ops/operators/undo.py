@@ -88,7 +88,7 @@ class Undoing(ServicePart):
         return BulkAnswer(outcome.matched, outcome.changed, tuple(results), after)
 
     def remains(self, undo_id: str) -> bool:
-        """Tell whether *undo_id* still has tasks that it could bring back."""
+        """Return whether *undo_id* still has tasks to restore."""
         found = self.service.undos.find(undo_id)
         if found is None:
             return False

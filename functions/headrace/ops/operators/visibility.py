@@ -1,4 +1,4 @@
-"""What one key may see: tasks, queues and audit of its own patterns, and no trace of others."""
+"""The tasks, queues and audit entries that one key may see, and no trace of others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -92,7 +92,7 @@ def delete_task(
 ) -> Undo | None:
     """Remove a task, if it is in one of *by*'s queues at that moment.
 
-    Return what brings it back within *undo_in_seconds*, 0: nothing; *reason* is for the audit.
+    Return the undo that restores it within *undo_in_seconds*; 0: None.  *reason* is for the audit.
     Raises as task() and checked_reason(), and Inflight when *if_not_inflight* and a worker has it.
     """
     by.require(Permission.OPERATE)
@@ -308,12 +308,7 @@ def audit(
     limit: int = 50,
     cursor: str | None = None,
 ) -> Found[AuditRecord]:
-    """Return a page of what was changed by hand in *by*'s queues, newest first.
-
-    What was changed outside of queues (keys) is only for keys that are for all queues, and where
-    tasks went, and which queue is told of ends or alerts, is null if that is not one of *by*'s.
-    Raises InvalidRequest as Audit.list().
-    """
+    """Return a page of the manual changes in *by*'s queues, newest first."""
     by.require(Permission.OPERATE)
     if by.everywhere:
         return whole.list(where, limit=limit, cursor=cursor)

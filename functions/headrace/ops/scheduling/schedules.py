@@ -40,9 +40,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """When a schedule last ran, and what became of it.
+    """The last run of a schedule, and its result.
 
-    ``task`` is what it made, without its payload; None when that is not kept any more.
+    ``task`` is the task that it made, without its payload; None when the task is not kept.
     """
 
     at: datetime
@@ -58,11 +58,11 @@ class Schedules(ServicePart):
         self.new_edition: Callable[[], str] = new_request_token
 
     def put(self, queue: str, name: str, settings: ScheduleSettings) -> Seen:
-        """Make or replace a schedule, and enqueue what is near.
+        """Make or replace a schedule, and enqueue its next ticks.
 
-        Ticks enqueued ahead by the settings before are taken back.  The same settings again change
+        Ticks enqueued ahead by earlier settings are removed.  The same settings again change
         nothing.  Raises NotFound for the queue and InvalidRequest naming the field; one that never
-        runs again is refused unless it is a schedule of just these times already.
+        runs again is refused unless the schedule has just these times already.
         """
         owner = self.service.queues.get(queue)
         if not NAME_RE.fullmatch(name):
@@ -158,7 +158,7 @@ class Schedules(ServicePart):
     def coming(self, schedule: Schedule, count: int) -> tuple[datetime, ...]:
         """Return the next *count* runs of a schedule, as if it were not paused.
 
-        Empty for one that cannot be read any more.
+        Empty if its cron expression cannot be read.
         """
         with suppress(InvalidRequest):
             return tuple(islice(ticks(schedule, read_cron, self.now()), count))
@@ -253,7 +253,7 @@ class Schedules(ServicePart):
                 raise InvalidRequest.of("cron", "never runs again; fifty years were looked at")
 
     def _has_times(self, owner: Queue, name: str, settings: ScheduleSettings) -> bool:
-        """Tell whether there is this schedule with the times of *settings* already."""
+        """Return whether this schedule exists and has the times of *settings*."""
         old = self._old(owner, name)
         return (
             old is not None

@@ -79,7 +79,7 @@ class At:
         )
 
     def without(self, tick: datetime) -> tuple["At", KeyLock]:
-        """Return where it is with *tick* taken back, and the key lock that goes with it."""
+        """Return the progress without *tick*, and its key lock."""
         return self._with(self.progress.minus(tick))
 
     def _with(self, progress: Progress) -> tuple["At", KeyLock]:
@@ -164,7 +164,7 @@ class TickTasks(ServicePart):
         raise Unavailable("the ids of a tick keep being taken; try again")
 
     def take_back(self, at: At) -> tuple[str, Progress]:
-        """Remove the tasks enqueued ahead that nobody has touched, each together with its tick."""
+        """Remove the tasks enqueued ahead that are unchanged, each together with its tick."""
         queue, _, name = at.name.partition("/")
         ids = {
             tick: self.task_id(queue, name, tick, at.progress) for tick in at.progress.ahead(at.now)
@@ -222,7 +222,7 @@ class TickTasks(ServicePart):
         now: datetime,
         fence: KeyLock,
     ) -> bool:
-        """Put in the tasks of a chunk in one transaction; tell whether none was there before."""
+        """Enqueue a chunk in one transaction; return whether no task of it existed."""
         new = schedule.new_task()
         births = [
             self._birth(
@@ -272,13 +272,13 @@ def move(store: Store, lock: KeyLock) -> None:
 
 
 def _over(schedule: Schedule, tick: datetime, now: datetime) -> bool:
-    """Tell whether *tick*, whose dedupe key is held, counts as made."""
+    """Return whether *tick*, whose dedupe key is held, counts as made."""
     grace = timedelta() if schedule.settings.missed is Missed.ALL else GRACE
     return tick <= now - grace
 
 
 def _untouched(task: Task, queue: str, name: str, tick: datetime) -> bool:
-    """Tell whether a task is still as its tick made it."""
+    """Return whether a task is still as its tick made it."""
     facts = (task.queue, task.schedule, task.state, task.due_at, task.attempts)
     return facts == (queue, name, State.ENQUEUED, tick, 0)
 
@@ -366,9 +366,9 @@ class Ticking(ServicePart):
         raise _busy(name)
 
     def settle(self, name: str) -> None:
-        """Bring the key lock of a schedule that was made, changed or deleted up to its edition.
+        """Bring the key lock of a schedule that was made, changed or deleted to its edition.
 
-        What was enqueued ahead for the settings before, and is still as it was, is taken back.
+        Tasks enqueued ahead by earlier settings, and unchanged since, are removed.
         """
         for _ in range(_TRIES):
             text, schedule = self._key_lock(name), self._stored(name)

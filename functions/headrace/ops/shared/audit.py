@@ -38,10 +38,10 @@ _LOOKS_FOR: Final = timedelta(seconds=5)
 class AuditRecord:
     """One action; ``matched`` and ``changed`` are None until it is over.
 
-    ``actor`` is the name of the key that did it, ``actor_id`` its id: names may be given again.
-    ``reason`` is why, in the actor's words; ``before`` and ``after`` are the settings that it
-    changed.  Of one that went on in the background ``run`` is its id, ``left`` are reasons for
-    leaving tasks alone, with how many, and ``stopped`` says what ended it early.
+    ``actor`` is the name of the key that did it, ``actor_id`` its id, because names may be used
+    again.  ``reason`` is the reason in the actor's words; ``before`` and ``after`` are the settings
+    that it changed.  For an action in the background, ``run`` is its id, ``left`` counts the
+    skipped tasks by reason, and ``stopped`` tells why it ended early.
     """
 
     at: datetime
@@ -64,9 +64,9 @@ class AuditRecord:
 
 @dataclass(slots=True)
 class ActionOutcome:
-    """What an action turned out to do; filled in by whoever does it.
+    """The numbers of an action, filled in by the code that carries it out.
 
-    What is done to many things is counted as it goes, so that it is right wherever it is cut.
+    An action on many tasks counts as it proceeds, so the numbers are right wherever it is cut off.
     """
 
     matched: int = 1
@@ -81,9 +81,9 @@ class ActionOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """An entry is meant when all that is named here holds; ``before`` is not included.
+    """Matches an entry if all fields match; ``before`` is not included.
 
-    ``actor`` is the name of a key, or its id.  ``matching`` is what a query asks for besides.
+    ``actor`` is the name of a key, or its id.  ``matching`` is an additional query.
     """
 
     queue: str | None = None
@@ -110,7 +110,7 @@ class AuditFilter:
             raise InvalidRequest.of("from", "must be before to")
 
     def means(self, entry: AuditRecord) -> bool:
-        """Tell whether *entry* is meant."""
+        """Return whether *entry* matches."""
         named = ("queue", "action")
         return (
             all(getattr(self, name) in (None, getattr(entry, name)) for name in named)
@@ -135,11 +135,11 @@ class Audit(ServicePart):
         by_parts: bool = False,
         reason: str = "",
     ) -> Iterator[ActionOutcome]:
-        """Note *action* before the block, and what came of it after.
+        """Record *action* before the block, and its numbers after.
 
-        One that failed changed nothing; one that is done *by_parts* changed what the block had
-        counted until then.  An action that is done stays done if the table is away by then: its
-        entry stays without numbers, and a log line says so.
+        A failed action changed nothing; one that proceeds *by_parts* changed the number counted so
+        far.  If the table fails after the action, the action stays done: its entry has no numbers,
+        and a log line has them.
         """
         entry = replace(self._entry(action, queue, where, ids), reason=reason or None)
         name = _new_name(entry)
@@ -266,7 +266,7 @@ def checked_reason(reason: str, *, name: str = "reason") -> str:
 
 
 def _text(entry: AuditRecord) -> str:
-    """Return the long part of *entry*, as it stands in an answer."""
+    """Return the long part of *entry*, as an answer shows it."""
     long = [
         entry.actor, entry.queue, entry.filter, entry.ids,
         entry.reason, entry.before, entry.after, entry.left,
@@ -296,7 +296,7 @@ def _entry(record: Record) -> AuditRecord:
 
 
 TOLD: Final = ("on_end.queue", "alerts.queue")
-"""Those that name another queue, which not everybody may know of."""
+"""Settings that name another queue, which the caller may not be allowed to see."""
 
 _HEADERS: Final = "target.headers."
 _FIELDS: Final = 32  # of one change that are kept
@@ -307,7 +307,7 @@ Values: TypeAlias = dict[str, Any]
 
 
 def changed_settings(before: QueueSettings, after: QueueSettings) -> tuple[Values, Values]:
-    """Return what the settings that differ were and are, by their paths; None: there was none.
+    """Return the earlier and the new values of settings that differ, by path; None if absent.
 
     The values of a target's headers are masked, long ones are cut, and of many fields only the
     first by name are kept.

@@ -1,10 +1,10 @@
-"""How many tasks of a group may be in flight: slots in the line of the group.
+"""Limits of the tasks in flight per group: slots in the line of the group.
 
-See ``domain.slots``.  A delivery costs a write of its slot and a read of the line; where
-every slot was used before, those who hold them are read too.  A group that has no slot free is
-*blocked*: this process looks at its line again after a second, or when it has ended one of its
-tasks itself.  A task that is seen waiting in its slot for longer than a delivery takes was left
-there by somebody who died: it is handed out in place of the one that found it there.
+See ``domain.slots``.  A delivery costs a write of its slot and a read of the line; if every slot
+has been used before, the tasks in them are read too.  A group without a free slot is *blocked*:
+this process reads its line again after a second, or when it has ended one of its tasks itself.  If
+a task waits in its slot for longer than a delivery takes, the process that took the slot has died:
+the waiting task is delivered in place of the one that found it.
 """
 
 import threading
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BLOCKED_FOR: Final = timedelta(seconds=1)
 BLOCKED_WHERE_CHEAP_FOR: Final = timedelta(seconds=0.25)
-"""How long whoever waits for a task does not look again at groups that have no slot."""
+"""How long a waiting dequeue does not look again at groups without a free slot."""
 
 _DEAD_AFTER: Final = timedelta(seconds=1)  # a task seen waiting in its slot
 _REMEMBERED: Final = 20_000
@@ -50,7 +50,7 @@ class Blocking:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Standings:
-    """A line, and what is known of those who hold its slots."""
+    """A line, and the state of the tasks in its slots."""
 
     line: GroupLine
     by_stay: Mapping[str, ReservationStanding]
@@ -79,10 +79,10 @@ class GroupLimits(ServicePart):
         entries: Sequence[Entry],
         looked: Mapping[int, datetime] = MappingProxyType({}),
     ) -> list[Entry]:
-        """Take a slot for each of *entries*, as far as there are; return what may be delivered.
+        """Take a free slot for each of *entries*, in their order; return the deliverable entries.
 
-        In their order.  Where a task waits in a slot that somebody left, it stands for one that
-        has found none.  *looked* says of shards since when what is known of them was read.
+        If a task waits in an abandoned slot, it replaces an entry that has found no slot.  *looked*
+        has the times at which the entries of shards were read.
         """
         if queue.strict:
             from headrace.ops.shared.strict_order import StrictOrder  # noqa: PLC0415  few have it
@@ -107,7 +107,7 @@ class GroupLimits(ServicePart):
         return sorted(granted.values(), key=lambda one: places.get(one.task_id, len(places)))
 
     def blocked(self, queue: Queue, entry: Entry) -> bool:
-        """Tell whether the group of *entry* is known to have no slot free."""
+        """Return whether the group of *entry* is known to have no free slot."""
         with self._lock:
             until = self._blocked.get((queue.name, line_name(entry.group_key)))
         return until is not None and self.now() < until
@@ -124,9 +124,9 @@ class GroupLimits(ServicePart):
     def blocking(
         self, queue: Queue, keys: Collection[str | None], *, besides: Task | None = None
     ) -> dict[str | None, Blocking]:
-        """Return what keeps the groups of these keys from another task in flight, if they are.
+        """Return the reasons why the groups of these keys may have no other task in flight.
 
-        Not the task *besides*, whose own slot is none that it waits for.
+        The slot of the task *besides* is not counted.
         """
         if not queue.group_limit:
             return {}
@@ -209,7 +209,7 @@ class GroupLimits(ServicePart):
     def _standings(
         self, queue: Queue, line: GroupLine, tasks: Mapping[str, Task | None], met: set[str]
     ) -> _Standings:
-        """Judge the slots of a line by *tasks*; those that are *met* wait, by the index."""
+        """Judge the slots of a line by *tasks*; the index shows that the tasks *met* wait."""
         found: dict[str, ReservationStanding] = {}
         for text in line.slots.values():
             stay = Stay.parse(text)

@@ -205,7 +205,7 @@ class Removals(ServicePart):
         return removed
 
     def _read(self, job: Job, ids: Collection[str]) -> list[Task]:
-        """Read tasks; of a deleted queue also those that an undo could have brought back."""
+        """Read tasks; for a deleted queue also the deleted tasks that an undo could restore."""
         if not ids:
             return []
         tasks = self.store.read(ids, payload=False)
@@ -259,7 +259,7 @@ EVERY_OBJECT: Final = Job(
 
 
 class Orphans(ServicePart):
-    """Visits all objects and drops those of no task; *objects* is None where there are none."""
+    """Visits all objects and drops those without a task."""
 
     def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
         """Drop orphans page by page; see JobVisitor."""

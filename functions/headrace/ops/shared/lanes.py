@@ -1,12 +1,12 @@
-"""What waits on one shard of a queue, in the order in which it is handed out.
+"""The due tasks of one shard, in delivery order.
 
-Tasks of one shard wait in lanes.  Those of priorities are each in order of its due time, and the
-priority's turn merges them: a due time, put forward or back by so much as the priority counts.
-Whatever its turn, no task is looked at before it is due.
+Tasks of one shard wait in lanes.  Each priority has a lane in order of due time, and a task's turn
+merges them: its due time, moved by the weight of the priority.  No task is delivered before it is
+due.
 
-A queue with groups has three lanes: of turns, of tasks that were delayed, and of those that a
-worker had.  They are different orders, so they are not merged: each gives one task after the other
-as long as it has one that is due, and who has none leaves its share to the others.
+A queue with groups has three lanes: of turns, of delayed tasks, and of tasks that a worker had
+before.  Their orders differ, so they are not merged: each lane gives one task in turn as long as it
+has due tasks, and an empty lane leaves its share to the others.
 """
 
 from collections import deque
@@ -62,9 +62,9 @@ def with_due_times(store: Store, entries: Sequence[Entry]) -> Sequence[Entry]:
 
 
 def oldest_ready(entries: Iterable[Entry], now: datetime) -> float | None:
-    """Return how many seconds the first of due *entries* that may still be delivered has been due.
+    """Return for how many seconds the first deliverable entry has been due.
 
-    None where there is none.
+    None without one.
     """
     for entry in sorted(entries, key=lambda entry: entry.own_time):
         if entry.expires_at is None or entry.expires_at > now:
@@ -73,7 +73,7 @@ def oldest_ready(entries: Iterable[Entry], now: datetime) -> float | None:
 
 
 def some_due(store: Store, place: Place, until: datetime) -> bool:
-    """Tell whether something waits at *place* that was due by *until*."""
+    """Return whether a task at *place* was due by *until*."""
     if place.lane != TURN_LANE:
         return bool(store.entries(place, until=until, limit=1).entries)
     after, limit = None, 1
@@ -88,7 +88,7 @@ def some_due(store: Store, place: Place, until: datetime) -> bool:
 
 @dataclass(slots=True)
 class _Lane:
-    """A lane as far as it was read: what nobody was given yet, and behind what to go on."""
+    """A lane as far as it was read: the entries not yet given, and the last position."""
 
     place: Place
     unread: deque[Entry] = field(default_factory=deque)
@@ -100,8 +100,8 @@ class _Lane:
 class ShardReader:
     """Reads the due tasks of one shard, page by page.
 
-    With *until*, reads only what is due by then; without, ``next_due`` is when the first task that
-    was seen and is not due yet will be.  *first* is which of the lanes that take turns begins.
+    With *until*, reads only tasks that are due by then; without, ``next_due`` is the due time of
+    the first task seen that is not due yet.  *first* is the number of the lane that begins.
     """
 
     store: Store
@@ -129,7 +129,7 @@ class ShardReader:
 
     @property
     def over(self) -> bool:
-        """Whether all that is due has been given out."""
+        """Whether all due tasks have been given."""
         return all(lane.over and not lane.unread for lane in self._lanes)
 
     def page(self, limit: int) -> list[Entry]:
@@ -148,7 +148,7 @@ class ShardReader:
         return page
 
     def _next(self, lanes: list[_Lane], share: int) -> list[Entry]:
-        """Return the first entry of *lanes*, if there is one; read *share* where none is left."""
+        """Return the first entry of *lanes*, or an empty list; read *share* if a lane is empty."""
         return self._merged(lanes, 1, read=share)
 
     def _merged(self, lanes: list[_Lane], limit: int, *, read: int = 0) -> list[Entry]:

@@ -1,12 +1,12 @@
-"""What holds deliveries back: slots for tasks in flight, and tokens of a rate.
+"""Limits of deliveries: slots for tasks in flight, and tokens of a rate.
 
-Queues without limits never come here.
+Queues without limits do not use this module.
 
-For tokens a service draws with one write that others cannot get in the way of, and remembers what
-it learns: while the bucket is known to be empty nobody is asked.  One that is called many times a
-second draws for the next moment too, a *share*, so that the bucket's item is not written with each
-call.  What a call leaves unused goes into the share, or back where tokens are rare.  A share that
-is lost with its process loses those few tokens; none counts twice, however late it is used
+A service draws tokens with one write that never conflicts, and remembers the result: while the
+bucket is known to be empty, it is not read.  A service that is called many times a second also
+draws a *share* for the next moment, so that it does not write the bucket with each call.  Tokens
+that a call leaves unused go into the share, or back into the bucket if tokens are rare.  A share
+that is lost with its process loses those few tokens; no token counts twice, however late it is used
 (``domain.rate``).
 """
 
@@ -30,12 +30,12 @@ _MOMENT: Final = timedelta(milliseconds=100)  # that a share is for
 _OFTEN: Final = 4  # calls in a moment that make a share worth having
 _SHARE_OF_TOKENS: Final = 4  # at most one in so many of the bucket's
 _SHARE_OF_INTERVAL: Final = 10  # at most one in so many
-_RARE: Final = timedelta(milliseconds=100)  # between tokens that are worth a write to give back
+_RARE: Final = timedelta(milliseconds=100)  # between tokens, if returning one is worth a write
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """``count`` tokens that a call may use; if there is none, ``wait`` seconds until the next."""
+    """``count`` tokens that a call may use; if none, ``wait`` is the seconds to the next."""
 
     pieces: tuple[Piece, ...] = ()
     count: int = 0
@@ -49,7 +49,7 @@ class _BucketView:
     share: Share
     seen: Bucket | None = None
     seen_at: datetime | None = None
-    sure: bool = False  # that nobody else has drawn since it was seen
+    sure: bool = False  # no other process has drawn since it was seen
     moment: int = 0
     calls: int = 0
     used: int = 0
@@ -134,7 +134,7 @@ class Tokens(ServicePart):
     def _draw(
         self, queue: Queue, here: _BucketView, wanted: int, now: datetime
     ) -> tuple[list[Piece], timedelta]:
-        """Draw up to *wanted* tokens and some for the share; else tell how long there is none."""
+        """Draw up to *wanted* tokens and some for the share; or return the time to the next."""
         bucket = here.known(now)
         if bucket is None or (not here.sure and bucket.room(now)):
             bucket = self._look(queue, here, now)
@@ -175,7 +175,7 @@ class Tokens(ServicePart):
         return Bucket.of(self.store.item(BUCKETS, queue, consistent=False))
 
     def _returned(self, queue: str, here: _BucketView, piece: Piece) -> bool:
-        """Give *piece* back, if it is worth it and nobody has drawn behind it."""
+        """Return *piece* to the bucket if it is worth a write and no later piece was drawn."""
         bucket = here.seen
         if bucket is None or bucket.rate.token < _RARE or bucket.given != piece.end:
             return False
@@ -229,6 +229,6 @@ class Limiting(ServicePart):
 
 
 def limited(queue: Queue) -> bool:
-    """Tell whether *queue* has limits at all."""
+    """Return whether *queue* has limits."""
     dequeuing = queue.settings.dequeuing_settings
     return dequeuing.max_inflight_tasks > 0 or dequeuing.rate_limiting is not None

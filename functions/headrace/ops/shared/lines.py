@@ -1,9 +1,8 @@
-"""Turns of the tasks of a queue with groups: who takes them, and how far they are delivered.
+"""Turns of the tasks of a queue with groups: take them, and record how far delivery is.
 
-See ``domain.task_groups``.  A process may have old values of the lines and of the highest turn
-delivered, which it looks up and writes at most once a second.  A wrong guess of a line costs a
-write.  A turn that was delivered and is not known here only lets those who had nothing waiting come
-a little earlier.
+See ``domain.task_groups``.  A process may have old values of the lines and of the highest delivered
+turn, which it reads and writes at most once a second.  A wrong guess of a line costs a write.  If a
+delivered turn is not known here, groups without waiting tasks come a little earlier.
 """
 
 import secrets
@@ -79,10 +78,10 @@ class Lines(ServicePart):
         *,
         until: datetime | None = None,
     ) -> Sequence[Turn]:
-        """Return the turns of the tasks *ids* of a group of *queue*: one write.
+        """Take turns for the tasks *ids* of a group of *queue*, in one write.
 
-        *until* is when the last of them expires at the latest, if one says so itself; None as the
-        queue says.  Raises LookupError for a queue without groups.
+        *until* is the latest expiry of the tasks; None for the default of the queue.  Raises
+        LookupError for a queue without groups.
         """
         settings = queue.settings.groups
         if settings is None:
@@ -136,7 +135,7 @@ class Lines(ServicePart):
         return turn
 
     def keeps_place(self, queue: Queue, task: Task) -> bool:
-        """Tell whether the dead *task* halts its group in *queue*: a restart begins where it is."""
+        """Return whether the dead *task* halts its group; a restart keeps its place."""
         from headrace.ops.shared.strict_order import halts, slot_of  # noqa: PLC0415  few have it
 
         if not halts(queue) or task.queue != queue.name or task.state is not State.DEAD:
@@ -202,20 +201,20 @@ class Lines(ServicePart):
                 return
             here.written, here.written_at = here.turn, now
             turn = here.turn
-        with metered(), suppress(Unavailable):  # likewise; the next one writes it
+        with metered(), suppress(Unavailable):  # the next delivery writes it
             self.store.patch(delivering(queue.name, turn, expires_at=now + DELIVERED_KEPT))
 
 
 def group_lines(store: Store, queue: str, names: Collection[str]) -> Mapping[str, GroupLine]:
-    """Return the lines of these groups as last written, without those that do not exist."""
+    """Return the stored lines of these groups, without missing ones."""
     found = store.items_by_key([line_item(queue, name) for name in names])
     return {name: GroupLine.of(fields) for (_, name), fields in found.items()}
 
 
 def _tail(ids: Sequence[str]) -> str:
-    """Return what a line is to keep of a call for tasks *ids*: the last of them, and which call.
+    """Return the mark that a line keeps of a call for tasks *ids*: the last of them, and the call.
 
-    A write whose answer was lost takes no places twice.  Another call never gets them: by then they
-    may be noted as empty (see ``strict_notes``).
+    So a write whose answer was lost takes no places twice.  Another call never gets the places:
+    they may be noted as empty by then (see ``strict_order``).
     """
     return f"{ids[-1]} {secrets.token_hex(6)}"

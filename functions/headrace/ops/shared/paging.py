@@ -122,7 +122,7 @@ def text_of_record(record: Record, _shown: object) -> str:
     return json.dumps(record.body, ensure_ascii=False, default=str)
 
 
-def seek(  # noqa: PLR0913  of whom, what, whence and how many
+def seek(  # noqa: PLR0913  every list has these
     store: Store,
     kind: str,
     keep: Callable[[Record], _T | None],
@@ -135,12 +135,12 @@ def seek(  # noqa: PLR0913  of whom, what, whence and how many
     now: Callable[[], datetime],
     text_of: Callable[[Record, _T], str] = text_of_record,
 ) -> Found[_T]:
-    """Return up to *limit* records of *kind* as *keep* makes them, without those it leaves out.
+    """Return up to *limit* records of *kind* as *keep* maps them, without those mapped to None.
 
-    They come behind *cursor*, which is good for *scope*; raises InvalidRequest for a forged one.
-    A page is full if there is enough to fill it within what one call looks at and one answer
-    holds; else it is short, or empty, and there may be more.  *text_of* returns about what the
-    answer shows of one.  Whoever may not know of all queues pays for what is shown.
+    They come after *cursor*, which belongs to *scope*; raises InvalidRequest for a forged one.  A
+    page is short or empty if filling it would read too many records or exceed the answer; then more
+    may follow.  *text_of* returns the text that the answer shows of one, about.  A restricted key
+    is charged only for the records shown.
     """
     until, looked_at, stride = now() + LOOKS_FOR, 0, min(_STRIDE, limit + 1)
     shown: list[_T] = []
@@ -169,7 +169,7 @@ def seek(  # noqa: PLR0913  of whom, what, whence and how many
 
 
 def read_units(shown: Iterable[object]) -> float:
-    """Return about what it costs to read just what is *shown*; 0 where nobody sees it."""
+    """Return about the cost of reading only the records *shown*; 0 for none."""
     if not restricted():
         return 0
     size = sum(_KEY_BYTES + len(repr(one).encode()) for one in shown)
@@ -239,9 +239,10 @@ def counted(
     after: Position | None = None,
     now: datetime | None,
 ) -> Iterator[CountPage]:
-    """Count a partition from *since* to *until*, yielding what each request has counted.
+    """Count a partition from *since* to *until*, yielding the count of each request.
 
-    Whoever stops early goes on later *after* the last position.  *now* as for ``Store.count``.
+    A caller that stops early resumes later *after* the last position.  *now* as for
+    ``Store.count``.
     """
     while True:
         page = store.count(place, since=since, until=until, after=after, now=now)

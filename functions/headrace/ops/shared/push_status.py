@@ -27,7 +27,7 @@ SEATS: Final = "push"
 """The kind of the seats' records."""
 
 _LATENCIES: Final = 500  # answers by which latency is known
-_LABELS: Final = 20  # different answers that are told apart
+_LABELS: Final = 20  # different answers that are counted separately
 _OTHERS: Final = "others"
 _LATELY: Final = timedelta(minutes=2)
 
@@ -56,11 +56,11 @@ class PushCounts:
             self.busy = answer.label
 
     def state(self, limit: PushLimit, now: float) -> tuple[Any, ...]:
-        """Return what people should hear of soon when it changes."""
+        """Return the state whose changes the status should show soon."""
         return (limit.backs_off(now), self.busy)
 
     def notes(self, limit: PushLimit, now: float) -> dict[str, Any]:
-        """Return what is noted on the seat."""
+        """Return the notes for the seat."""
         backs_off = limit.backs_off(now)
         return {
             "codes": dict(self.codes),
@@ -115,9 +115,9 @@ def status_of(store: Store, queue: str, target: Target, now: datetime) -> PushSt
 
 
 def busy_lately(store: Store, queue: str, target: Target, now: datetime) -> bool:
-    """Tell whether *target* of *queue* asked for fewer requests when one last sent there.
+    """Return whether *target* of *queue* asked for fewer requests in the last two minutes.
 
-    That is in the last two minutes: a dispatcher that has no more to do leaves for a while.
+    A dispatcher without work leaves for a while, so its note may be that old.
     """
     return any(
         body.get("busy") and instant_of(body[UNTIL]) > now - _LATELY
@@ -126,7 +126,7 @@ def busy_lately(store: Store, queue: str, target: Target, now: datetime) -> bool
 
 
 class PushLooks(ServicePart):
-    """The use case of those who look, with what it needs from outside."""
+    """Shows how the targets of queues answer."""
 
     def of(self, queue: Queue) -> PushStatus | None:
         """Return how the target of *queue* is doing; None if it has none."""

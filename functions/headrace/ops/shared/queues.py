@@ -77,7 +77,7 @@ class QueueOperations(ServicePart):
             message = f"queue {name} is still being deleted; try again later"
             raise QueueExists(message)
         now = self.now()
-        # Whoever has not heard of the deletion yet still uses the shards and lanes there were.
+        # Processes with cached settings still use the shards and lanes of the deleted queue.
         shards = max(settings.shards, before.shards if before else 0)
         lanes = settings.lanes | (before.lanes if before else ORDINARY)
         queue = Queue(
@@ -201,9 +201,9 @@ class QueueOperations(ServicePart):
             return self._change(stored, lambda queue: _paused(queue, None))
 
     def reindex(self, name: str) -> Queue:
-        """Have the index of values built anew; until it is, lists look at each task.
+        """Rebuild the index of values; lists read each task until it is complete.
 
-        Raises NotFound, and Conflict where nothing is indexed.
+        Raises NotFound, and Conflict if the queue has no indexed fields.
         """
         queue = self.get(name)
         if not queue.settings.indexed_fields:
@@ -258,9 +258,9 @@ class QueueOperations(ServicePart):
         return PurgeResult(outcome.changed, finished, undo)
 
     def delete(self, name: str) -> bool:
-        """Remove a queue and all its tasks; tell whether that is finished.  Raises NotFound.
+        """Remove a queue and all its tasks; return whether that is complete.  Raises NotFound.
 
-        Nothing of the queue can be reached from the moment its record is gone.
+        Nothing of the queue can be reached after its record is removed.
         """
         queue = self._stored(name)
         job = self._removal(queue, JobKind.DELETE_QUEUE, tuple(State))
@@ -285,10 +285,11 @@ class QueueOperations(ServicePart):
         return replace(settings, target=target)
 
     def _with_told(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
-        """Return *settings* of *name* with who is told; *before* is the queue as it stands.
+        """Return *settings* of *name* with the patterns of the caller who set ``on_end``.
 
-        Raises InvalidRequest for a queue that is not there, unless it was told before, and
-        Forbidden where the caller may not know the queue and would have more sent to it.
+        *before* is the stored queue.  Raises InvalidRequest for a queue that does not exist, unless
+        it was set before, and Forbidden if the caller may not see the queue and would have more
+        sent to it.
         """
         was = QueueSettings() if before is None else before.settings
         if (on_end := settings.on_end) is not None:
@@ -377,7 +378,7 @@ class QueueOperations(ServicePart):
         return queue
 
     def _change(self, stored: Queue, change: Callable[[Queue], Queue]) -> Queue:
-        """Change a queue as read, write it if nobody else has meanwhile; else read it again."""
+        """Apply *change* to a queue as read; read it again after a conflicting write."""
         while True:
             changed = replace(
                 change(stored.as_seen(self.now())),
@@ -404,7 +405,7 @@ def _check_order(settings: QueueSettings, before: QueueSettings | None) -> None:
 
 def _sends_more(field_: str, change: str) -> Forbidden:
     """Return the error for a change that sends more tasks to a queue that the caller cannot see."""
-    message = f"this key is not for the queue that is told, so it may not {change}"
+    message = f"this key has no access to the queue that is notified, so it may not {change}"
     return Forbidden(message, errors=[FieldError(field_, message)])
 
 

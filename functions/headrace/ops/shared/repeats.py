@@ -1,8 +1,8 @@
-"""Requests under an ``Idempotency-Key``: the first one runs, its repeats get its answer.
+"""Requests with an ``Idempotency-Key``: the first one runs, and its repeats get its answer.
 
-A marker is written before the first request runs, on the condition that there is none: of many that
-come at once one runs.  It says until when that one can be at work; should its process die, a repeat
-goes on after that.  Who is done writes the answer in the marker's place.
+A marker is written before the first request runs, on condition that there is none, so one of
+several parallel requests runs.  The marker has the time by which the request is over; if its
+process dies, a repeat runs after that time.  The answer then replaces the marker.
 """
 
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ _log: Final = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RepeatTurn:
-    """The right to run a request; it is given back with an answer, or without one."""
+    """The right to run a request; it ends with an answer, or without one."""
 
     request: KeyedRequest
     first: First
     version: int
 
     def draws(self, secret: bytes) -> Draws:
-        """Return the ids that whoever runs the request takes: a later one takes the same.
+        """Return the ids for the new tasks of the request; a repeat gets the same ids.
 
-        What an earlier one has made before its process died is so known again.
+        So a repeat finds the tasks that a process made before it died.
         """
         asked = self.request
         began = self.first.began
@@ -51,10 +51,10 @@ class Repeats(ServicePart):
     """The use case, with what it needs from outside."""
 
     def begin(self, request: KeyedRequest, *, within: timedelta) -> RepeatTurn | RecordedAnswer:
-        """Return the right to run *request*, which takes no longer than *within*; or its answer.
+        """Return the right to run *request* for at most *within*; or its answer.
 
-        Raises IdempotencyConflict when the key was sent with another request, and Unavailable
-        while the first one still runs.
+        Raises IdempotencyConflict when the key was sent with another request, and Unavailable while
+        the first one still runs.
         """
         now = self.now()
         first = First(request.fingerprint, now, now + within)
@@ -74,10 +74,10 @@ class Repeats(ServicePart):
         raise still_running(now, now + within, now=now)  # somebody else was quicker
 
     def finish(self, turn: RepeatTurn, answer: RecordedAnswer) -> None:
-        """Keep *answer* for repeats of what was run.
+        """Keep *answer* for repeats of the request.
 
-        Where the table does not take it, the request has taken effect all the same: whoever asked
-        gets the answer, and a repeat of it runs anew.
+        If the table is not available, the request has still taken effect: the caller gets the
+        answer, and a repeat runs again.
         """
         done = replace(turn.first, answer=answer)
         try:
@@ -88,7 +88,7 @@ class Repeats(ServicePart):
             _log.warning("an answer could not be kept for repeats: %s", error)
 
     def give_up(self, turn: RepeatTurn) -> None:
-        """Let a repeat run anew: what was run has failed."""
+        """Let a repeat run again after the request failed."""
         failed = replace(turn.first, failed=True)
         try:
             self._write(replace(turn, version=turn.version + 1), failed, replaces=turn.version)

@@ -69,9 +69,9 @@ class Seat:
         return self.monotonic() < self._until
 
     def take(self, notes: Mapping[str, Any] | None = None) -> bool:
-        """Take or renew it, unless another has it; tell whether it is held.
+        """Take or renew the seat unless another process holds it; return whether it is held.
 
-        *notes* are left on it for others to read.  Raises Unavailable.
+        *notes* stay on it for other processes to read.  Raises Unavailable.
         """
         now, asked = self.now(), self.monotonic()
         there = self.store.record(self.kind, self.name)

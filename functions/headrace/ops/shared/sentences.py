@@ -26,12 +26,12 @@ _LEFT: Final = {
     "dedupe_conflict": "had a dedupe key that another task holds",
     "inflight": "were with a worker",
 }
-_REASONS: Final = 3  # for leaving tasks alone, that are told one by one
+_REASONS: Final = 3  # for skipped tasks, that are listed one by one
 _NOTHING: Final = "none"
 
 
 def sentence(entry: AuditRecord) -> str | None:
-    """Return who did what to how many, and why; None for actions that need no more words."""
+    """Return actor, action, numbers and reason in words; None if the entry needs no text."""
     if entry.action in _OF_QUEUES and entry.queue is not None and entry.reason:
         return _because(f"{entry.actor} {_OF_QUEUES[entry.action]} {entry.queue}", entry)
     if entry.action not in _DONE or (entry.run is None and not entry.reason):

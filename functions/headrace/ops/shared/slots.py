@@ -1,12 +1,12 @@
-"""How many tasks of a queue may be in flight: reservations in pools (see ``domain.slots``).
+"""Limit of the tasks in flight per queue: reservations in pools (see ``domain.slots``).
 
-What a call reads does not grow with the limit.  A process remembers which pools have room, as its
-own writes show it; knowing of none it looks at some of them.  Where these are full too, it looks at
-a few of their tasks, once a second: a reservation that is over goes, and a task that still waits
-under one whose maker must have died is delivered under it.
+The cost of a call does not grow with the limit.  A process remembers from its own writes which
+pools have room; if it knows none, it reads some of them.  If these are full too, it reads a few of
+their tasks, once a second: it removes reservations that are over, and if a task still waits under a
+reservation whose process must have died, it delivers the task under it.
 
-A limit that is new, or was lowered, also counts what is in flight beyond its pools.  These can only
-become fewer, so what is left of the limit beside them is safe to use however long ago one looked.
+A limit that is new or was lowered also counts the tasks in flight outside its pools.  Their number
+can only shrink, so the rest of the limit is safe to use, however old the count is.
 """
 
 import random
@@ -70,7 +70,7 @@ def remember(known: OrderedDict[_K, _V], key: _K, value: _V, *, most: int) -> No
 class _Here:
     """What this process knows of the pools of one queue."""
 
-    limit: int  # what is left of it beside what the pools do not count
+    limit: int  # without the tasks in flight outside the pools
     pools: int
     position: int  # where the next look begins
     room: OrderedDict[int, int] = field(default_factory=OrderedDict)  # of pools that have some
@@ -120,10 +120,10 @@ class Slots(ServicePart):
     """By queue: the version of its settings, until when this is believed, and how many."""
 
     def take(self, queue: Queue, entries: Sequence[Entry]) -> dict[Entry, Reservation]:
-        """Reserve a place for each of *entries*, as far as there is room.
+        """Reserve a place for each of *entries* while there is room.
 
-        Where there is none, it may be for other tasks, whose place somebody had reserved.
-        Raises Unavailable when nothing is reserved.
+        Without room, it may deliver other tasks, whose reservations were abandoned.  Raises
+        Unavailable when nothing is reserved.
         """
         now = self.now()
         here = self._known(queue)
@@ -142,7 +142,7 @@ class Slots(ServicePart):
         return reserved
 
     def full(self, queue: Queue) -> bool:
-        """Tell whether no more tasks of *queue* may be in flight now."""
+        """Return whether *queue* is at its limit of tasks in flight."""
         here = self._known(queue)
         count = pools(here.limit)
         for first in range(0, count, _LOOKED_AT):
@@ -171,9 +171,9 @@ class Slots(ServicePart):
     def refused(
         self, queue: Queue, reserved: Iterable[Reservation], outcomes: Iterable[Outcome]
     ) -> None:
-        """Free the places of deliveries that others were quicker with.
+        """Free the places of deliveries that other processes have made first.
 
-        Not those of which it is not known, and not those that somebody else has delivered under.
+        Keep them if the outcome is unknown, or if another process has delivered under them.
         """
         over: dict[int, list[str]] = {}
         for reservation, outcome in zip(reserved, outcomes, strict=True):
@@ -280,7 +280,7 @@ class Slots(ServicePart):
             lost += not done
 
     def _pools(self, queue: Queue, first: int, last: int) -> Mapping[int, frozenset[str]]:
-        """Return the reservations in the pools *first* to *last*, which may lag behind."""
+        """Return the reservations in the pools *first* to *last*; the read may lag."""
         (kind, begin), (_, end) = pool_item(queue.name, first), pool_item(queue.name, last)
         items, _ = self.store.items_of_kind(kind, first=begin, last=end, consistent=False)
         return {int(item.name): held for item in items if (held := reservations_in(item.fields))}

@@ -79,7 +79,7 @@ class SigningSecrets:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Those that sign now."""
+        """The secrets that sign now."""
         return (self.secret,) if self.previous is None else (self.secret, self.previous)
 
 
@@ -91,7 +91,7 @@ class Signing(ServicePart):
         self.stack: StackSecret = StackSecret(service.store, SIGNING)
 
     def of(self, queue: Queue) -> SigningSecrets:
-        """Return what signs the requests of *queue* now."""
+        """Return the secrets that sign requests of *queue* now."""
         stack = self.stack.value()
         made = [
             derived_secret(stack, queue.name, generation, queue.created_at)

@@ -44,7 +44,7 @@ _TRIES: Final = 3  # where others are quicker with a slot
 
 
 def halts(queue: Queue) -> bool:
-    """Tell whether a dead task stops those of its group behind it."""
+    """Return whether a dead task halts the tasks of its group behind it."""
     groups = queue.settings.groups
     return groups is not None and groups.on_dead is OnDead.HALT
 
@@ -64,7 +64,7 @@ def notes_of(line: GroupLine) -> dict[int, Note]:
 
 
 def note_left(store: Store, queue: str, tasks: Iterable[Task]) -> None:
-    """Note that *tasks*, as they were, have left their places in *queue*: nobody waits for them."""
+    """Note that *tasks*, as they were, have left their places in *queue*."""
     _note_empty(store, queue, _by_line(tasks))
 
 
@@ -118,7 +118,7 @@ def _by_line(tasks: Iterable[Task]) -> dict[str, list[Note]]:
 
 
 def _write(store: Store, queue: str, notes: Mapping[str, list[Note]], *, left: bool) -> None:
-    """Write *notes*; those who have *left* need none themselves of who is before them."""
+    """Write *notes*; tasks that have *left* need no note of the task before them."""
     for _ in range(_TRIES):
         lines = group_lines(store, queue, notes)
         notes = {
@@ -245,7 +245,7 @@ class StrictOrder:
     def _next(
         self, name: str, line: GroupLine, entry: Entry, seen: _KnownTasks
     ) -> Entry | Patch | None:
-        """Return what may be delivered in a group of which *entry* waits; None: nothing yet."""
+        """Return the deliverable task of the group of *entry*; None if there is none yet."""
         slot, task = slot_of(line), seen.tasks[entry.task_id]
         if slot is not None and seen.progress(slot) not in _OVER:
             holder = seen.tasks[slot.task_id]
@@ -259,7 +259,7 @@ class StrictOrder:
         return slot_taking(self.queue.name, name, SLOT, Spot.of(task).text, expects, until)
 
     def _follows(self, task: Task, line: GroupLine, seen: _KnownTasks) -> bool:
-        """Tell whether all that came before *task* is done, with the slot of *line* over."""
+        """Return whether all tasks before *task* are done, with the slot of *line* over."""
         if task.after is None:
             return True
         slot, notes = slot_of(line), notes_of(line).values()
@@ -279,20 +279,20 @@ class StrictOrder:
         return self._believed(task, seen) and not self._stopped(task, notes, seen)
 
     def _before(self, spot: Spot, seen: _KnownTasks) -> Spot | None:
-        """Return who came before *spot*, if its task has ended there and nobody had it."""
+        """Return the spot before *spot*, if its task ended there without a delivery."""
         task = seen.tasks[spot.task_id]
         if task is None or task.queue != self.queue.name or Spot.of(task) != spot:
             return None
         return None if task.hidden(seen.now) or task.after is None else Spot.parse(task.after)
 
     def _believed(self, task: Task, seen: _KnownTasks) -> bool:
-        """Tell whether whatever came before *task* would be seen by now."""
+        """Return whether every task before *task* would be visible by now."""
         since = max(task.enqueued_at, task.returned_at or task.enqueued_at)
         known_from = min(seen.now, self.looked.get(task.place.shard, seen.now))
         return known_from - since >= BELIEVED_AFTER
 
     def _stopped(self, task: Task, notes: Iterable[Note], seen: _KnownTasks) -> bool:
-        """Tell whether one of those before *task* that are noted is there, and not done."""
+        """Return whether a noted task before *task* exists and is not done."""
         spots = [note.spot for note in notes if note.spot.seq < Spot.of(task).seq]
         seen.tasks |= self._read({spot.task_id for spot in spots})
         return any(seen.progress(spot) not in _OVER for spot in spots)
@@ -303,7 +303,7 @@ def _line(entry: Entry) -> str:
 
 
 def _as_met(task: Task | None, entry: Entry) -> bool:
-    """Tell whether *task* waits as *entry* says."""
+    """Return whether *task* waits as *entry* shows."""
     waits = task is not None and (task.queue, task.state) == (entry.place.queue, State.ENQUEUED)
     return waits and task is not None and task.due_at == entry.own_time
 
@@ -311,9 +311,9 @@ def _as_met(task: Task | None, entry: Entry) -> bool:
 def blocking(
     limits: "GroupLimits", queue: Queue, keys: Collection[str | None], *, besides: Task | None
 ) -> "dict[str | None, Blocking]":
-    """Return what keeps the groups of these keys from their next task, if anything does.
+    """Return the reasons why the groups of these keys may not get their next task.
 
-    Not the task *besides*, which does not wait for itself, nor for those behind it.
+    The task *besides* does not block itself or the tasks behind it.
     """
     from headrace.ops.shared.group_limits import Blocking  # noqa: PLC0415  it imports this one
 

@@ -1,9 +1,9 @@
-"""The names that a batch keeps: of its first members, and of those that are dead.
+"""The names that a batch keeps: of its first members, and of dead members.
 
-The latest are in the batch's own record, whose write they make no dearer; see
-``store.records.batches``.  When they would, they are moved to records of their own: those of
-members in chunks, those of the dead in one.  A move writes these first, so that a crash leaves a
-name in two places and loses none.
+The latest names are in the batch's record, whose write costs no more with them; see
+``store.records.batches``.  When it would cost more, they move to separate records: members in
+chunks, dead members in one.  A move writes these first, so that a crash leaves a name in two places
+and loses none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,11 +36,11 @@ class BatchNames:
     _dead: dict[str, int] = field(default_factory=dict)  # the dead that are named
 
     def full(self, key: str) -> bool:
-        """Tell whether a batch is known to name as many members as it may."""
+        """Return whether a batch is known to have the most names of members."""
         return self._apart.get(key, 0) >= RESULTS
 
     def dead_full(self, key: str) -> bool:
-        """Tell whether a batch is known to name as many dead as it may."""
+        """Return whether a batch is known to have the most names of dead members."""
         return self._dead.get(key, 0) >= DEAD_IDS
 
     def members(self, batch: TaskBatch) -> list[str]:
@@ -53,7 +53,7 @@ class BatchNames:
         return tuple(_first(DEAD_IDS, batch_records.members_of(apart), batch.dead_ids))
 
     def add(self, batch: TaskBatch, names: Iterable[str]) -> bool:
-        """Add *names* to the chunks of *batch*; tell whether nobody was in the way."""
+        """Add *names* to the chunks of *batch*; return whether no other write conflicted."""
         chunks = self._chunks(batch.key)
         known = self._in_chunks(chunks)
         fresh = _first(RESULTS, known, names)[len(known) :]
@@ -139,7 +139,7 @@ def _first(most: int, *lists: Iterable[str]) -> list[str]:
 
 
 def note(numbers: dict[str, int], key: str, number: int) -> None:
-    """Remember *number* of a batch, and forget those that were first where it is too many."""
+    """Remember *number* of a batch, and forget the oldest if there are too many."""
     numbers[key] = number
     if len(numbers) > _KNOWN:
         numbers.pop(next(iter(numbers)))

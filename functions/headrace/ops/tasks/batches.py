@@ -76,7 +76,7 @@ class BatchOperations(ServicePart):
         self.names: BatchNames = BatchNames(service.store)
         self._failure_known: dict[str, int] = {}
 
-    # -- for those who make them ---------------------------------------------------------------
+    # -- create and show ---------------------------------------------------------------
 
     def create(
         self,
@@ -159,9 +159,9 @@ class BatchOperations(ServicePart):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found[TaskBatch]:
-        """Return a page of the batches that the caller may see, by id: ours are by age.
+        """Return a page of the batches that the caller may see, by id; generated ids are by age.
 
-        Without *parts*, those that stand within another come only where *prefix* names that too.
+        Without *parts*, the parts of a workflow are listed only if *prefix* names the workflow.
         Raises InvalidRequest for a forged cursor.
         """
         now = self.now()
@@ -200,11 +200,10 @@ class BatchOperations(ServicePart):
         self.names.forget(batch)
 
     def results(self, batch_id: str) -> Sequence[Task]:
-        """Return the first members that are still there, in the order they were counted.
+        """Return the first existing members, in the order they were counted, without payloads.
 
-        They come without payloads, and without those that the caller may not see: a member may
-        have moved to a queue that the batch knows nothing of.  Raises NotFound for a batch that is
-        not there.
+        Members that the caller may not see are left out: a member may have moved to another queue.
+        Raises NotFound for the batch.
         """
         return [task for _, task in self._members(batch_id, 0)]
 
@@ -233,14 +232,15 @@ class BatchOperations(ServicePart):
             if task is not None and not task.hidden(now) and visible(task.queue):
                 yield place, task
 
-    # -- for those who make members ------------------------------------------------------------
+    # -- for new members ------------------------------------------------------------
 
     def joining(
         self, wanted: Iterable[str], *, parent: Task | None = None
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the keys of the batches *wanted*, and of those that take no new members why not.
+        """Return the keys of the batches *wanted*, and for closed ones the reason.
 
-        It is one read for each.  A member may make others in its own batch as long as that exists.
+        It costs one read for each.  A member may create members in its own batch as long as that
+        exists.
         """
         own = parent.batch_keys if parent is not None else ()
         keys: dict[str, str] = {}
@@ -262,10 +262,10 @@ class BatchOperations(ServicePart):
     def count(
         self, key: str, delta: BatchDelta, *, buffer: str, version: int, at: datetime
     ) -> None:
-        """Count *delta*, which a *version* of a *buffer* of the recorder holds; twice is once.
+        """Count *delta* of a *version* of a recorder's *buffer*; a repetition changes nothing.
 
-        One of a batch that is not there any more counts for nothing, for others of its id too.
-        Raises Unavailable when too many others count the same batch at once.
+        A delta of a batch that was removed is dropped, even if another batch has its id.  Raises
+        Unavailable after too many conflicts.
         """
 
         def counted(batch: TaskBatch) -> TaskBatch | None:
@@ -279,9 +279,9 @@ class BatchOperations(ServicePart):
             note(self._failure_known, key, 1)
 
     def remember(self, key: str, members: Sequence[str]) -> None:
-        """Name *members* as those of a batch, as far as it has room; whom it names, stay.
+        """Add *members* to the names of a batch while it has room; names are kept for good.
 
-        Raises Unavailable when too many others do the same at once.
+        Raises Unavailable after too many conflicts.
         """
         for _ in range(_TRIES):
             batch = self._find(_id_of(key))
@@ -294,7 +294,7 @@ class BatchOperations(ServicePart):
         raise Unavailable("too many others count this batch at once")
 
     def failure_known(self, key: str) -> bool:
-        """Tell whether it is known that a death in a batch calls nothing back any more."""
+        """Return whether a death in the batch is known to make no callback."""
         return key in self._failure_known
 
     def recount(self, batch_id: str, found: FoundMembers, until: datetime) -> TaskBatch:
@@ -318,10 +318,10 @@ class BatchOperations(ServicePart):
     def change(
         self, batch_id: str, change: Callable[[TaskBatch], TaskBatch | None]
     ) -> TaskBatch | None:
-        """Make *change*, and the callbacks that it brings about; None where there is no batch.
+        """Apply *change* and make the callbacks that fall due; None if there is no batch.
 
-        It is made anew where it is None, and where somebody else was faster.
-        Raises Unavailable when too many others change the batch at once, and what *change* raises.
+        If *change* returns None or another write was faster, it is applied again.  Raises
+        Unavailable after too many conflicts, and as *change*.
         """
         for _ in range(_TRIES):
             batch = self._find(batch_id)
@@ -416,7 +416,7 @@ class BatchOperations(ServicePart):
         return batch if made else None
 
     def _birth(self, batch: TaskBatch, event: BatchEvent, now: datetime) -> Change | None:
-        """Plan a callback; None where there is no queue for it any more."""
+        """Plan a callback; None if its queue was deleted."""
         name = batch_records.callback_name(batch, event)
         record = self.store.record(batch_records.CALLBACKS, name)
         if record is None:
@@ -470,7 +470,7 @@ class BatchOperations(ServicePart):
 
 
 def visible_batch(batch: TaskBatch) -> bool:
-    """Tell whether whoever the block at hand is for may know of *batch*: all of its queues."""
+    """Return whether the caller may see *batch*: all of its queues."""
     return all(map(visible, batch.known_by))
 
 

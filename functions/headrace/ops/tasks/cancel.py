@@ -3,7 +3,7 @@
 A batch is cancelled in three steps, and each may be repeated and resumed:
 
 1. Stop the parts of a workflow, so that none makes its step.
-2. Cancel the batch: it takes no new members, and expects only those that were made.
+2. Cancel the batch: it takes no new members, and expects only the ones that were made.
 3. Cancel its members.  The ids of a workflow's members are known.  If these are not all, read every
    task that waits or is in flight: no index lists the members of a batch.
 
@@ -81,7 +81,7 @@ class Cancelling(ServicePart):
         raise Unavailable(message)
 
     def end(self, task_id: str) -> bool:
-        """Do so for whoever notes it in the audit; tell whether it was done, and by this call."""
+        """Cancel a task without an audit entry; return whether this call did it."""
         for _ in range(_LOOKS):
             try:
                 task = self._read(task_id)
@@ -157,10 +157,10 @@ class BatchCancelling(ServicePart):
         self.patience: float = 5.0
 
     def step(self, batch_id: str, cursor: str | None = None) -> CancelledBatch:
-        """Cancel a batch, or go on with it.
+        """Cancel a batch, or resume at *cursor*.
 
-        Raises NotFound, InvalidRequest for a cursor that is none, and Forbidden for a workflow
-        with steps in queues that the caller may not know of.
+        Raises NotFound, InvalidRequest for a forged cursor, and Forbidden for a workflow with steps
+        in queues that the caller may not see.
         """
         whole, scope = self.service.task_batches.get(batch_id), f"cancel batch {batch_id}"
         at = _BEGIN if cursor is None else self.service.cursors.read(scope, cursor)
@@ -238,7 +238,7 @@ class BatchCancelling(ServicePart):
         every: Mapping[str, TaskBatch],
         never_made: Counter[str],
     ) -> bool:
-        """Tell whether *ids* are all members: some may have ended, and spawned others."""
+        """Return whether *ids* are all members: some may have ended, and spawned others."""
         direct: Counter[str] = Counter()
         for task in self._members(ids, every.values()):
             for one in task.batches or ():
@@ -286,7 +286,7 @@ class BatchCancelling(ServicePart):
                 name, state = found, Walk(self.now()).state()
             try:
                 queue = self.service.queues.cached(name)
-            except NotFound:  # it was deleted meanwhile
+            except NotFound:  # it was deleted in the meantime
                 state = None
                 continue
             for task, after in self.service.inspect.walk(
@@ -300,7 +300,7 @@ class BatchCancelling(ServicePart):
     def _next_queue(self, after: str) -> str | None:
         """Return the first queue behind *after* that the caller may know of."""
         while True:
-            with flat_rate():  # most of them are none of the batch
+            with flat_rate():  # most of them have no members of the batch
                 records, more = self.service.task_batches.store.records(
                     queue_records.KIND, after=after, limit=_RECORDS
                 )

@@ -47,9 +47,9 @@ class EnqueueOutcome(StrEnum):
 
 @quick
 class EnqueueResult:
-    """The result of one entry; ``task`` is shown for what is there now.
+    """The result of one entry; ``task`` is the existing task if it may be shown.
 
-    ``elsewhere`` is the queue of an EXISTING task that is in another one: it is not shown then.
+    ``elsewhere`` is the queue of an EXISTING task in another queue, which is not shown.
     """
 
     outcome: EnqueueOutcome
@@ -64,7 +64,7 @@ class EnqueueResult:
         return self.elsewhere if self.task is None else self.task.queue
 
     def as_seen_by(self, by: Principal) -> "EnqueueResult":
-        """Return this as *by* may know it: without a queue that is not one of its own."""
+        """Return the result without a queue that is not one of *by*'s."""
         if self.elsewhere is None or by.covers(self.elsewhere):
             return self
         return replace(self, elsewhere=None)
@@ -83,7 +83,7 @@ class _Entry:
     def fault(
         self, target: Queue, refused: Mapping[str, str], uploads: Mapping[str, str]
     ) -> str | None:
-        """Return what only queue, clock, batches *refused* or faults of *uploads* tell is wrong."""
+        """Return the error that only the queue, the clock or the batches can reveal, or None."""
         if self.new.upload is not None and self.new.upload.name in uploads:
             return uploads[self.new.upload.name]
         fault = self.new.fault(target, self.due_at)
@@ -98,19 +98,14 @@ class _Entry:
 
 
 def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
-    """Return *new* with the keys of its batches; those that it cannot join stay as they are."""
+    """Return *new* with the keys of its batches; unknown ones stay as they are."""
     if not new.batches:
         return new
     return replace(new, batches=tuple(keys.get(one, one) for one in new.batches))
 
 
 class TaskOperations(ServicePart):
-    """The use cases of producers and of whoever looks at one task.
-
-    New tasks go into *tables*, which is *store* without those who learn from ends and leases.
-    *joining* says of batches what members know them by, and of those that take no new ones why;
-    *uploads* says of uploaded payloads, by name, what is wrong with them in a queue.
-    """
+    """Enqueues, shows, edits and deletes tasks."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -143,7 +138,7 @@ class TaskOperations(ServicePart):
             if given.dedupe_key is None and fault is None:
                 plain.append(entry)
                 continue
-            # What needs a look of its own comes after what stands before it in the call.
+            # An entry that needs its own read is enqueued after the entries before it.
             results += self._enqueue_plain(plain, target, now)
             plain = []
             if fault is not None:
@@ -155,7 +150,7 @@ class TaskOperations(ServicePart):
         return results + self._enqueue_plain(plain, target, now)
 
     def _in_time(self, entry: _Entry, queue: Queue, since: datetime) -> _Entry:
-        """Return *entry*, with another place if that which it took *since* is not good any more."""
+        """Return *entry*, with a new turn if the one taken at *since* has expired."""
         if not queue.strict or self.now() - since < PLACE_GOOD_FOR:
             return entry
         return self._in_line([entry], [None], queue, self.now())[0]
@@ -177,13 +172,12 @@ class TaskOperations(ServicePart):
         check: Callable[[Task], None] = lambda _: None,
         reason: str = "",
     ) -> Undo | None:
-        """Remove a task in whatever state, or only while no worker has it.
+        """Remove a task in any state, or only while no worker has it.
 
-        *check* may raise for a task that must not be touched; it is removed from the queue and
-        state in which it passed.  Return what brings it back within *undo_in_seconds*, 0: nothing.
-        *reason* is why, for the audit.
-        Raises NotFound, Inflight when *if_not_inflight* and a worker has it, and as
-        checked_reason().
+        *check* may raise for a task that must not be removed; the task is removed from the queue
+        and state in which it passed.  Return the undo that restores it within *undo_in_seconds*; 0:
+        None.  *reason* is for the audit.  Raises NotFound, Inflight when *if_not_inflight* and a
+        worker has it, and as checked_reason().
         """
         why = checked_reason(reason)
         undo: Undo | None = None
@@ -209,9 +203,9 @@ class TaskOperations(ServicePart):
                 return undo
 
     def _entry(self, given: TaskSpec, now: datetime, taken: dict[datetime, datetime]) -> _Entry:
-        """Return the entry of *given*; *taken* are the due times so far, and what is behind each.
+        """Return the entry of *given*; *taken* maps due times of this call to the next free ones.
 
-        Tasks of one call keep their order, so each has a due time of its own.
+        Tasks of one call keep their order, so each has its own due time.
         """
         wanted = due_at = given.due_at(now)
         while due_at in taken:
@@ -250,7 +244,7 @@ class TaskOperations(ServicePart):
     def _note_unused(
         self, queue: Queue, entries: Sequence[_Entry], results: Sequence[EnqueueResult]
     ) -> None:
-        """Let nobody in a strict order wait for a task that was not put in."""
+        """Note the places in strict orders of tasks that were not enqueued."""
         if not queue.strict:
             return
         unused = [
@@ -278,7 +272,7 @@ class TaskOperations(ServicePart):
             there, born = outcome.task, changes[place].insert
             if there is not None and _takes_id(there, queue, now):
                 continue
-            if outcome.blocked:  # by the key: what is left of the id's last holder stays
+            if outcome.blocked:  # by the key: the remains of the last holder of the id stay
                 outcomes[place] = Refused(None, outcome.blocked)
                 continue
             if there is not None:
@@ -349,18 +343,18 @@ def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
 
 
 def has_place(result: EnqueueResult, turn: Turn) -> bool:
-    """Tell whether a task has the place of *turn*: it was put in, maybe by a write told of late.
+    """Return whether the task was enqueued with *turn*, perhaps by a write whose answer was lost.
 
-    Not one that an earlier run of the same request had put in, in a place of its own.
+    A task of an earlier run of the same request has its own turn.
     """
     put_in = result.outcome in (EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING)
     return put_in and result.task is not None and result.task.after == turn.after
 
 
 def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
-    """Tell whether *there* keeps its id from a task of *queue*.
+    """Return whether *there* blocks its id for a task of *queue*.
 
-    What is left of a task that ended before the queue was created is another queue's of this name.
+    The remains of a task that ended before the queue was created belong to an earlier queue.
     """
     if there.spent is not None and there.queue == queue.name and there.finished_at is not None:
         return there.has_id(now) and there.finished_at >= queue.created_at
@@ -368,7 +362,7 @@ def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
 
 
 def with_id(store: Store, task_id: str) -> Task | None:
-    """Return the task of an id, or what is left of one that is gone; see ``Task.remains``."""
+    """Return the task of an id, or the remains of a removed one; see ``Task.remains``."""
     return (store.read([task_id]) or store.spent([task_id])).get(task_id)
 
 

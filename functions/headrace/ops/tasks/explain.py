@@ -132,7 +132,7 @@ class Explain(ServicePart):
         return [NotRunningReason(ReasonCode.GROUP_LIMITED, detail, blocking.until)]
 
     def _behind_in_lane(self, task: Task, queue: Queue) -> list[NotRunningReason]:
-        """Count who is before it in its lane, which takes turns with the others."""
+        """Count the tasks before it in its lane, which takes turns with the others."""
         own = (task.scheduled_at, task.id)
         page = self.store.entries(task.place, until=task.scheduled_at, limit=_COUNTED)
         count = sum((entry.scheduled_at, entry.task_id) < own for entry in page.entries)
@@ -153,9 +153,9 @@ class Explain(ServicePart):
 def _with_busy_workers(
     reasons: list[NotRunningReason], queue: Queue, workers: int
 ) -> list[NotRunningReason]:
-    """Return *reasons* with that one that says that all *workers* of *queue* are busy.
+    """Return *reasons* and the reason that all *workers* of *queue* are busy.
 
-    That has no code of its own: the task is behind the tasks that they run.
+    It has no separate code: the task is behind the tasks that they run.
     """
     who = f"all {workers} workers of queue {queue.name} are"
     if workers == 1:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 _READ: Final = 50  # tasks read at once
-_ENTRIES: Final = 1_000  # entries read at once, where they tell by themselves who is meant
-_WITH_PAYLOADS: Final = 250  # likewise, where payloads come along
+_ENTRIES: Final = 1_000  # entries per read, if the filter needs no task
+_WITH_PAYLOADS: Final = 250  # entries per read with payloads
 _FEW: Final = 1_000  # ids that are looked at one by one
 _LOOKED_AT: Final = 2_000  # tasks one call looks at before it answers with what it has
 _COUNTED: Final = 250_000  # entries one call counts, at half a read unit for some thirty
@@ -200,12 +200,11 @@ class Inspect(ServicePart):
         payload: bool = False,
         indexed: bool = False,
     ) -> Iterator[tuple[Task | None, "Walk"]]:
-        """Go on with *walk* over the tasks that are meant, and yield each with where that leads.
+        """Continue *walk* over the matching tasks; yield each with the walk behind it.
 
-        None stands for an entry that was looked at and is not meant.  *page* is how many are read
-        at once to begin with; where that does not do, more and more, up to 50 (or *page*), which
-        is what memory holds.  *indexed*: by an index of values where there is one, which may not
-        have what came a moment ago.
+        None stands for an entry that was read and does not match.  *page* entries are read at
+        first, then more and more, up to 50 (or *page*), which fit into memory.  With *indexed*, use
+        an index of values if there is one; it may miss recent tasks.
         """
         spans = where.spans(walk.as_of)
         if walk.fresh or walk.narrow:
@@ -218,7 +217,7 @@ class Inspect(ServicePart):
                 )
                 return
             if walk.narrow:
-                raise InvalidRequest.of("cursor", "is of an index that is gone; begin anew")
+                raise InvalidRequest.of("cursor", "is of an index that was dropped; begin again")
         if where.id_prefix:  # of which few are read
             page = max(page, _WITH_PAYLOADS if payload or where.payload else _ENTRIES)
         while walk.span < len(spans):
@@ -250,7 +249,7 @@ class Inspect(ServicePart):
             yield None, walk
 
     def known_ids(self, where: TaskFilter) -> Sequence[str] | None:
-        """Return all ids that *where* may mean, where it names how they begin and they are few.
+        """Return all ids that *where* can match, if it names their prefix and they are few.
 
         A caller who may not see all queues gets only a whole id back, because the number and the
         cost of the other ids would show how many tasks of other queues have such an id.
@@ -266,7 +265,7 @@ class Inspect(ServicePart):
         return None if found is None or found[1] else found[0]
 
     def knows(self, queue: Queue, where: TaskFilter) -> bool:
-        """Tell whether it is known which tasks of *queue* may be meant, without a look at all."""
+        """Return whether the tasks of *queue* that can match are known without reading all."""
         return self._candidates(queue, where, indexed=True) is not None
 
     def _candidates(self, queue: Queue, where: TaskFilter, *, indexed: bool) -> "_Source | None":
@@ -301,7 +300,7 @@ class Inspect(ServicePart):
         source: "_Source",
         page: int,
     ) -> bool:
-        """Tell whether fewer tasks are in the states of *where* than *source* has.
+        """Return whether fewer tasks are in the states of *where* than *source* has.
 
         *source* is read only as far as needed; a page of it or less is few enough.
         """

@@ -130,7 +130,7 @@ class Spawning(ServicePart):
         )
 
     def _in_time(self, children: Sequence[Child]) -> Sequence[Child]:
-        """Return *children*, with other places if those they took are not good any more."""
+        """Return *children*, with new turns if the ones taken have expired."""
         now = self.now()
         late = [
             place
@@ -145,8 +145,8 @@ class Spawning(ServicePart):
     def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> SpawnResult | None:
         """Make *change*, planned from *parent*, and create *children* with it.
 
-        What exists already or whose key is held counts as done.  Returns None when the parent has
-        changed meanwhile.  Raises Unavailable when keys keep changing hands.
+        A child that exists already or whose key is held counts as done.  Returns None when the
+        parent has changed since it was read.  Raises Unavailable when keys keep changing hands.
         """
         settled: dict[int, EnqueueResult] = {}  # children that need not be made, by place
         replaced: dict[int, str] = {}  # dead holders of keys, by place
@@ -191,7 +191,7 @@ class Spawning(ServicePart):
     def _note_unused(
         self, children: Sequence[Child], results: Sequence[EnqueueResult | None]
     ) -> None:
-        """Let nobody in a strict order wait for a child that was not put in, as *results* say."""
+        """Note the places in strict orders of children that were not enqueued."""
         unused: dict[str, list[tuple[str, Turn]]] = {}
         for child, result in zip(children, results, strict=True):
             if not child.queue.strict or child.turn is None:
@@ -220,10 +220,10 @@ class Spawning(ServicePart):
         )
 
     def _found(self, queue: str, new: TaskSpec, task_id: str, *, exists: bool) -> EnqueueResult:
-        """Return what is known of a child of a report that took effect before.
+        """Return the result of a child of a report that took effect before.
 
-        One that is not there was deleted or forgotten since, or (with a dedupe key) was a duplicate
-        and the holder of its key may have ended.
+        A missing child was deleted or dropped since, or (with a dedupe key) was a duplicate and the
+        holder of its key may have ended.
         """
         if exists:
             return EnqueueResult(EnqueueOutcome.EXISTING, task_id)
@@ -346,7 +346,7 @@ def _twins(
 
 
 def _passed_on(also: KeyLock | Change, taken: set[KeyLock | Change]) -> bool:
-    """Tell whether the parent's key lock is not given up but handed to a child."""
+    """Return whether the parent's key lock is handed to a child."""
     return isinstance(also, KeyLock) and any(
         isinstance(other, KeyLock) and (other.kind, other.name) == (also.kind, also.name)
         for other in taken

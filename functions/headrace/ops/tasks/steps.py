@@ -1,7 +1,7 @@
-"""The steps of a workflow: those that run and have run, and those that wait for their turn.
+"""The steps of a workflow: the ones that run or have run, and the ones that wait.
 
-A workflow is a batch, the *whole*, with others that stand within it, its *parts*: each makes one
-step, when those of its members have ended.  So what waits for what is read from the callbacks.
+A workflow is a batch, the *whole*, with other batches in it, its *parts*: each part makes one step
+when its members have ended.  So the callbacks show which step waits for which.
 """
 
 import re
@@ -28,9 +28,9 @@ MAKES: Final = (BatchEvent.ENDED, BatchEvent.SUCCEEDED)
 class BatchStep:
     """A member of a batch, or one that is still to be made.
 
-    ``task_id`` is the one it has or will have.  Its ``task`` is None before its turn, and when it
-    is not kept any more.  It waits for those whose ids are ``after``, of which its ``part`` counts
-    the ends; that is None for one that waits for none.
+    ``task_id`` is the id that it has or will have.  Its ``task`` is None before it is made, and
+    after it was dropped.  It waits for the steps ``after``; its ``part`` counts their ends, and is
+    None if it waits for none.
     """
 
     task_id: str
@@ -97,9 +97,9 @@ def callbacks_of(
 
 
 def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:
-    """Return the first hundred members of a batch, and what its parts make or have made.
+    """Return the first hundred members of a batch, and the steps of its parts.
 
-    They come without payloads, and without those that the caller may not see.
+    They come without payloads, and without the steps that the caller may not see.
     """
     steps = {task.id: _step(task) for task in batches.results(whole.id)}
     parts, members, waiting = list(islice(parts_of(batches, whole), PARTS + 1)), len(steps), 0
@@ -127,7 +127,7 @@ def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:
 
 
 def _order(step: BatchStep) -> tuple[bool, float, list[tuple[int, str]]]:
-    """Return what steps are sorted by: when they were made; those that wait by name, as 2 < 10."""
+    """Return the sort key of steps: by creation; waiting steps by name, with 2 before 10."""
     parts = re.split(r"(\d+)", step.name)
     name = [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
     made_at = 0.0 if step.task is None else step.task.created_at.timestamp()
@@ -140,9 +140,9 @@ def _step(task: Task, part: TaskBatch | None = None) -> BatchStep:
 
 
 def _linked(steps: Mapping[str, BatchStep], whole: str) -> Iterator[BatchStep]:
-    """Yield the steps of *whole* with what each waits for.
+    """Yield the steps of *whole* with the steps that each waits for.
 
-    One that is no step of it hands on: who waits for it waits for what it waits for.
+    An entry that is not a step is replaced by the steps that it waits for.
     """
     members: dict[str, list[BatchStep]] = {}
     for step in steps.values():

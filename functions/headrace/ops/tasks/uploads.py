@@ -95,9 +95,9 @@ class Uploads(ServicePart):
         return self._own_url("GET", payload.name, origin)
 
     def faults(self, new: Iterable[TaskSpec], queue: str) -> dict[str, str]:
-        """Return what keeps uploads from being the payloads of *new* in *queue*, by their names.
+        """Return the reasons why uploads cannot be the payloads of *new* in *queue*, by name.
 
-        Raises Unavailable when nobody can tell.
+        Raises Unavailable when the object store does not answer.
         """
         wanted = {one.upload.name: one.upload for one in new if one.upload is not None}
         now = self.now()
@@ -151,7 +151,7 @@ def _headers(made: Upload) -> dict[str, str]:
 
 
 class OffloadedTexts(ServicePart):
-    """The use case; *objects* is None where nothing is kept elsewhere."""
+    """Reads texts of tasks from the object store."""
 
     def filled(self, tasks: Sequence[Task], names: Iterable[str] = tuple(OFFLOADED)) -> list[Task]:
         """Return *tasks* with these texts, all fetched at once; what is lost stays None.

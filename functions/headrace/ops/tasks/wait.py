@@ -1,6 +1,6 @@
-"""Waiting for the end of a task: it is looked at now and then, or as soon as the store tells of it.
+"""Wait for the end of a task: read it again after pauses, or when the store signals an end.
 
-A move, a retry or a restart is no end: whoever waits goes on with the task.
+A move, a retry or a restart is not an end.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,10 +46,10 @@ class Waiting(ServicePart):
     ) -> Task:
         """Return a task once it has ended, or as it was last seen when *seconds* are over.
 
-        *check* may raise for a task that must not be seen, wherever it has gone; *go_on* tells
-        whether there is time to wait on, *still_may* raises when whoever waits may not any more,
-        and *is_gone* tells that the client hung up.
-        Raises NotFound, at once or as soon as it is gone.
+        *check* may raise for a task that must not be seen, in whatever queue it is; *go_on* returns
+        whether there is time to wait, *still_may* raises when the caller loses its access, and
+        *is_gone* returns whether the client hung up.  Raises NotFound immediately, or as soon as
+        the task is removed.
         """
         until = self.now() + timedelta(seconds=seconds)
         with self._pausing(task_id) as pause:
@@ -74,7 +74,7 @@ class Waiting(ServicePart):
 
     @contextmanager
     def _pausing(self, task_id: str) -> Iterator[Callable[[float], None]]:
-        """Return what pauses between two looks, for at most so many seconds."""
+        """Return a function that pauses between two reads, for at most the given seconds."""
         if self.ends is None:
             yield _Growing(self.service.sleep, self.poll_after_seconds)
             return

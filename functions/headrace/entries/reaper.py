@@ -29,7 +29,7 @@ prepare("reaping", "queues", "jobs", "leases")
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, float]:
-    """Make one pass over every queue, or over the part in *event*; return what it did."""
+    """Make one pass over every queue, or over the part in *event*; return its numbers."""
     return _pass(context, event)
 
 
@@ -69,7 +69,7 @@ def _passed_over_actions(use: Service, again: Callable[[Mapping[str, Any]], obje
 
 
 def _act(use: Service, context: LambdaContext) -> dict[str, float]:
-    """Process actions until none is left or the time is over; the next minute continues."""
+    """Process actions until all are done or the time is over; the next minute continues."""
 
     def time_left() -> float:
         return context.get_remaining_time_in_millis() / 1000 - LAST_PAGE_SECONDS

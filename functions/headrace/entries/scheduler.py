@@ -14,7 +14,7 @@ prepare("queues", "ticking", "tick_tasks", "derived_ids")
 
 @logger.inject_lambda_context
 def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
-    """Process every schedule once; return what that did."""
+    """Process every schedule once; return the numbers."""
     use = current_service()
     # Programs that use the tables themselves may read this secret, but only the service creates it.
     use.derived_ids.secret.value()

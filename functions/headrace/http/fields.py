@@ -71,6 +71,12 @@ class RequestBody(BaseModel):
     __str__ = __repr__
 
 
+class QueryFields(RequestBody):
+    """The base of models whose fields are parameters of the query, in the form of text."""
+
+    model_config = ConfigDict(strict=False, validate_by_name=False, validate_by_alias=True)
+
+
 def wrong(message: LiteralString, **values: str | float) -> PydanticCustomError:
     """Return the error that a check raises; *values* fill the braces of *message*."""
     return PydanticCustomError("wrong", message, values)

@@ -1,5 +1,6 @@
 """The OpenAPI document, made from the route table, the request models and the answer structs."""
 
+from collections.abc import Iterator
 from functools import cache
 from inspect import getdoc
 from typing import Any, Final, get_type_hints
@@ -137,7 +138,7 @@ def _operation(route: Route, schemas: Document) -> Document:
         if one.place == "body":
             operation["requestBody"] = _body(route, one, schemas)
         else:
-            operation["parameters"].append(_parameter(one, schemas))
+            operation["parameters"] += _parameters(one, schemas)
     description = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
     description = f"{description} {route.description}".strip()
     if route.permissions:
@@ -167,14 +168,22 @@ def _responses(route: Route) -> Document:
     }
 
 
-def _parameter(one: Parameter, schemas: Document) -> Document:
-    schema = _schema_of(one, schemas)
-    shown: Document = {"name": one.alias, "in": one.place, "required": one.is_required}
-    if "description" in schema:
-        shown["description"] = schema["description"]
-    if one.default is not None and not one.is_required:
-        schema["default"] = one.default
-    return {**shown, "schema": schema}
+def _parameters(one: Parameter, schemas: Document) -> Iterator[Document]:
+    """Yield a parameter, each field of a model as one; add the schemas that they refer to."""
+    made = TypeAdapter(one.annotation).json_schema(ref_template=_MODEL)
+    schemas |= made.pop("$defs", {})
+    parts = {name: made["properties"][name] for name in one.fields} or {one.alias: made}
+    for name, part in parts.items():
+        options = part.pop("anyOf", [{}])
+        schema = {**part, **next(option for option in options if option != {"type": "null"})}
+        schema.pop("default", None)
+        if not one.fields and not one.is_required and one.default is not None:
+            schema["default"] = one.default
+        required = one.is_required and not one.fields
+        shown: Document = {"name": name, "in": one.place, "required": required, "schema": schema}
+        if "description" in schema:
+            shown["description"] = schema["description"]
+        yield shown
 
 
 def _body(route: Route, one: Parameter, schemas: Document) -> Document:
@@ -185,14 +194,6 @@ def _body(route: Route, one: Parameter, schemas: Document) -> Document:
     if route.examples:
         content["examples"] = route.examples
     return {"content": {JSON: content}, **({"required": True} if one.is_required else {})}
-
-
-def _schema_of(one: Parameter, schemas: Document) -> Document:
-    """Return the schema of a parameter, which is never null; add the schemas it refers to."""
-    schema = TypeAdapter(one.annotation).json_schema(ref_template=_MODEL)
-    schemas |= schema.pop("$defs", {})
-    options = schema.pop("anyOf", [{}])
-    return {**schema, **next(option for option in options if option != {"type": "null"})}
 
 
 def _without_null_defaults(node: JsonValue) -> JsonValue:

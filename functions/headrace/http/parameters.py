@@ -1,8 +1,6 @@
 """Parameters that several routes have: names in paths, pages, filters and queries of lists."""
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
@@ -14,20 +12,20 @@ from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
 from headrace.domain.query import FIELD, narrowed
 from headrace.domain.retry import DEFAULT_RETRY
-from headrace.domain.task import Priority, Task
+from headrace.domain.task import Task
 from headrace.http.fields import (
     CURSOR_LENGTH,
     GroupKey,
     Instant,
     Level,
+    QueryFields,
     RequestBody,
     Tags,
     TextWithin,
     refusal,
     wrong,
 )
-from headrace.http.request import TAG_PARAMETER, principal
-from headrace.http.routing import Alias
+from headrace.http.request import principal
 from headrace.ops.operators import visibility
 from headrace.ops.shared.queues import QueueOperations
 from headrace.runtime.wiring import current_service
@@ -136,13 +134,6 @@ _STATES: Final = (
     "READY, pending (ENQUEUED and INFLIGHT), failed (DEAD), running (INFLIGHT)."
 )
 _TIME: Final = "by the time of its state: the due time, the first end of the lease, or the finish."
-_AFTER: Final = f"Later than this, {_TIME}"
-_BEFORE: Final = f"Earlier than this, {_TIME}"
-_WORKER: Final = "The name of the worker of the last delivery."
-_ATTEMPTS: Final = "Only tasks with at least this number of deliveries."
-_PRIORITY: Final = "Only tasks of this priority."
-_GROUP: Final = "Only tasks of this group."
-_ERROR: Final = "A part of the type, message or detail of the last error, in any case."
 
 _QUERY: Final = (
     "The filter in the language of the console's search boxes, and more: `state:dead "
@@ -152,6 +143,7 @@ _QUERY: Final = (
     "twice. Only keys that may see payloads can compare payloads."
 )
 
+_ANY_QUERY: Final = WithJsonSchema({"type": "string", "maxLength": limits.QUERY})
 _States: TypeAlias = Annotated[
     str,
     Field(max_length=_STATE_LENGTH),
@@ -164,77 +156,77 @@ _Worker: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES, 1)]
 _Error: TypeAlias = Annotated[str, TextWithin(limits.ERROR_BYTES, 1)]
 _Attempts: TypeAlias = Annotated[int, Field(ge=limits.COUNT[0], le=limits.COUNT[1])]
 
-StateFilter: TypeAlias = Annotated[_States | None, Field(description=_STATES)]
-TagFilter: TypeAlias = Annotated[
-    Annotated[Tags, WithJsonSchema(_TAG_SCHEMA)] | None,
-    Alias(TAG_PARAMETER),
-    Field(
-        description=(
-            "Has the tag `<key>` with exactly this value, as in `tag.service=smartcity`; "
-            "any number of them, for different keys."
-        ),
-    ),
-]
-WorkerFilter: TypeAlias = Annotated[_Worker | None, Field(description=_WORKER)]
-AfterFilter: TypeAlias = Annotated[Instant | None, Field(description=_AFTER)]
-BeforeFilter: TypeAlias = Annotated[Instant | None, Field(description=_BEFORE)]
-AttemptsFilter: TypeAlias = Annotated[_Attempts | None, Field(description=_ATTEMPTS)]
-PriorityFilter: TypeAlias = Annotated[Level | None, Field(description=_PRIORITY)]
-QueryFilter: TypeAlias = Annotated[
-    Annotated[str, WithJsonSchema({"type": "string", "maxLength": limits.QUERY})] | None,
-    Field(description=_QUERY, examples=["tag:tenant=acme error:Timeout payload.order:77"]),
-]
-GroupFilter: TypeAlias = Annotated[GroupKey | None, Field(description=_GROUP)]
-ErrorFilter: TypeAlias = Annotated[_Error | None, Field(description=_ERROR)]
 
-
-class _OtherFilters(TypedDict, total=False):
-    """The conditions with the same name in the domain."""
-
-    priority: Priority | None
-    group_key: str | None
-
-
-def task_filter(
-    state: str | None = None,
-    tags: Mapping[str, str] | None = None,
-    worker: str | None = None,
-    scheduled_after: datetime | None = None,
-    scheduled_before: datetime | None = None,
-    min_attempts: int | None = None,
-    error: str | None = None,
-    **others: Unpack[_OtherFilters],
-) -> TaskFilter:
-    """Return the filter of the domain."""
-    return TaskFilter(
-        states=tuple(state.split(",")) if state is not None else (),
-        tags=dict(sorted(tags.items())) if tags else {},  # a cursor is good for any order of them
-        worker=worker,
-        scheduled_after=scheduled_after,
-        scheduled_before=scheduled_before,
-        min_attempts=min_attempts,
-        error=error,
-        **others,
-    )
-
-
-class FilterBody(RequestBody):
-    """The tasks that match all conditions; `{}` is every task that the action can take."""
+class _Conditions(RequestBody):
+    """The conditions that queries and bodies name alike."""
 
     state: _States | None = Field(default=None, description=_STATES)
+    worker: _Worker | None = Field(
+        default=None, description="The name of the worker of the last delivery."
+    )
+    scheduled_after: Instant | None = Field(default=None, description=f"Later than this, {_TIME}")
+    scheduled_before: Instant | None = Field(
+        default=None, description=f"Earlier than this, {_TIME}"
+    )
+    min_attempts: _Attempts | None = Field(
+        default=None, description="Only tasks with at least this number of deliveries."
+    )
+    error: _Error | None = Field(
+        default=None,
+        description="A part of the type, message or detail of the last error, in any case.",
+    )
+    priority: Level | None = Field(default=None, description="Only tasks of this priority.")
+    group_key: GroupKey | None = Field(default=None, description="Only tasks of this group.")
+
+    def task_filter(self, queue: str | None = None) -> TaskFilter:
+        """Return the filter of the domain, for *queue* or for several queues.
+
+        Raises InvalidRequest that names ``query``.
+        """
+        named = dict(self)
+        text, state, tags = named.pop(FIELD), named.pop("state"), named.pop("tags") or {}
+        where = TaskFilter(
+            states=tuple(state.split(",")) if state is not None else (),
+            tags=dict(sorted(tags.items())),  # a cursor is valid for any order of them
+            **named,
+        )
+        return where if text is None else narrowed(text, where, queue)
+
+
+class FilterQuery(_Conditions, QueryFields):
+    """The tasks of a list or a count."""
+
+    tags: Annotated[Tags, WithJsonSchema(_TAG_SCHEMA)] | None = Field(
+        default=None,
+        alias="tag.<key>",  # TAG_PARAMETER, which the plugin of mypy must see
+        description="Has the tag `<key>` with exactly this value, for example "
+        "`tag.service=smartcity`; any number of them, for different keys.",
+    )
+    query: Annotated[str, _ANY_QUERY] | None = Field(
+        default=None,
+        description=_QUERY,
+        examples=["tag:tenant=acme error:Timeout payload.order:77"],
+    )
+
+    def of_queue(self, queue: str) -> TaskFilter:
+        """Return the filter of the domain.
+
+        Raises Forbidden if the query names a payload and the key may not see payloads.
+        """
+        where = self.task_filter(queue)
+        if where.payload:
+            principal().require(Permission.DETAILS)
+        return where
+
+
+class FilterBody(_Conditions):
+    """The tasks that match all conditions; `{}` is every task that the action can take."""
+
     tags: Tags | None = Field(default=None, description="Tasks that have all of these tags.")
-    worker: _Worker | None = Field(default=None, description=_WORKER)
-    scheduled_after: Instant | None = Field(default=None, description=_AFTER)
-    scheduled_before: Instant | None = Field(default=None, description=_BEFORE)
-    min_attempts: _Attempts | None = Field(default=None, description=_ATTEMPTS)
-    error: _Error | None = Field(default=None, description=_ERROR)
-    priority: Level | None = Field(default=None, description=_PRIORITY)
-    group_key: GroupKey | None = Field(default=None, description=_GROUP)
-    query: Annotated[
-        str | None,
-        Field(description=f"{_QUERY} It may not name a queue, because the request does."),
-        WithJsonSchema({"type": "string", "maxLength": limits.QUERY}),
-    ] = None
+    query: Annotated[str, _ANY_QUERY] | None = Field(
+        default=None,
+        description=f"{_QUERY} It may not name a queue, because the request does.",
+    )
 
     @model_validator(mode="after")
     def _understood(self) -> "FilterBody":
@@ -244,13 +236,6 @@ class FilterBody(RequestBody):
             message = error.errors[0].message
             raise refusal((FIELD, wrong("{fault}", fault=message))) from None
         return self
-
-    def task_filter(self) -> TaskFilter:
-        """Return the filter of the domain."""
-        named = dict(self)
-        text = named.pop(FIELD)
-        where = task_filter(**named)
-        return where if text is None else narrowed(text, where)
 
 
 # Queries of the other lists.
@@ -264,7 +249,7 @@ _OF_A_LIST: Final = (
 )
 
 ListQueryText: TypeAlias = Annotated[
-    Annotated[str, WithJsonSchema({"type": "string", "maxLength": limits.QUERY})] | None,
+    Annotated[str, _ANY_QUERY] | None,
     Field(description=_OF_A_LIST),
 ]
 

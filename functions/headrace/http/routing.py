@@ -2,7 +2,7 @@
 
 The parameters of the function say what a request may have.  A parameter is in the path if the path
 names it in braces, is the JSON body if its type is a RequestBody, is a header if it is annotated
-with Header, and is else a parameter of the query.
+with Header, and is else a parameter of the query, or several if its type is a QueryFields.
 """
 
 import re
@@ -30,7 +30,7 @@ from pydantic import TypeAdapter, ValidationError
 from headrace.domain.access import Permission, Role, may, not_this_queue
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.http import rawjson
-from headrace.http.fields import Examples, RequestBody
+from headrace.http.fields import Examples, QueryFields, RequestBody
 from headrace.http.problems import invalid
 from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply, Request, principal
 from headrace.ops.operators.keys import current_actor
@@ -64,7 +64,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a route's function; *alias* is its name in the request."""
+    """A parameter of a route's function.
+
+    *alias* is its name in the request.  Of a model it is all of *fields*, parameters of the query.
+    """
 
     name: str
     alias: str
@@ -72,6 +75,7 @@ class Parameter:
     annotation: Any
     type: TypeAdapter[Any]
     default: Any
+    fields: tuple[str, ...] = ()
 
     @property
     def is_required(self) -> bool:
@@ -80,7 +84,8 @@ class Parameter:
 
     def read(self, value: object, errors: _Errors) -> object:
         """Return the argument that *value* is, the default for None; add what is wrong."""
-        location = ("body",) if self.place == "body" else (self.place, self.alias)
+        single = self.place != "body" and not self.fields
+        location = (self.place, self.alias) if single else (self.place,)
         if value is None:
             if self.is_required:
                 errors.append({"type": "missing", "loc": location})
@@ -169,7 +174,9 @@ class Route:
             if one.place == "path":
                 continue
             value: Any = None
-            if one.place == "query":
+            if one.fields:
+                value = {name: query[name] for name in one.fields if name in query}
+            elif one.place == "query":
                 value = query.get(one.alias)
             elif one.place == "header":
                 value = request.headers.get(one.alias)
@@ -184,7 +191,9 @@ class Route:
 
     def _require_known(self, query: Mapping[str, Any]) -> None:
         """Raise InvalidRequest for unknown parameters: a misspelt filter would filter nothing."""
-        known = {one.alias for one in self.parameters if one.place == "query"}
+        known: set[str] = set()
+        for one in self.parameters:
+            known |= {*one.fields} if one.fields else {one.alias} if one.place == "query" else set()
         unknown = [name for name in query if name not in known]
         if TAG_PARAMETER in unknown:
             unknown.remove(TAG_PARAMETER)
@@ -256,8 +265,12 @@ def _parameter(one: Signed, *, in_path: bool) -> Parameter:
         place = "path"
     else:
         place = "body" if any(bodies_in(one.annotation)) else "query"
+    fields: tuple[str, ...] = ()
+    if isinstance(one.annotation, type) and issubclass(one.annotation, QueryFields):
+        place, models = "query", one.annotation.model_fields
+        fields = tuple(field.alias or name for name, field in models.items())
     type_of = TypeAdapter(one.annotation)
-    return Parameter(one.name, alias, place, one.annotation, type_of, one.default)
+    return Parameter(one.name, alias, place, one.annotation, type_of, one.default, fields)
 
 
 def bodies_in(annotation: object) -> Iterator[type[RequestBody]]:

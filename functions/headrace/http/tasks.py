@@ -8,33 +8,21 @@ from pydantic import Field
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.filters import TaskFilter
-from headrace.domain.query import narrowed
 from headrace.domain.task import Task
 from headrace.http import repeats
 from headrace.http.fields import Reason
 from headrace.http.parameters import (
-    AfterFilter,
-    AttemptsFilter,
-    BeforeFilter,
     Cursor,
-    ErrorFilter,
+    FilterQuery,
     Flag,
-    GroupFilter,
     Limit,
     PayloadFlag,
-    PriorityFilter,
-    QueryFilter,
     QueueInPath,
-    StateFilter,
-    TagFilter,
     TaskInPath,
-    WorkerFilter,
     max_retries,
     own_task,
     queue_name,
     shows_payload,
-    task_filter,
     task_id,
 )
 from headrace.http.report_bodies import REPORT, ReportsBody
@@ -290,18 +278,9 @@ def delete_task(
 
 
 @routes.add("GET", "/v1/queues/{queue}/tasks", Permission.LIST, answer="A page of tasks.")
-def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
+def list_tasks(
     queue: QueueInPath,
-    state: StateFilter = None,
-    tags: TagFilter = None,
-    worker: WorkerFilter = None,
-    scheduled_after: AfterFilter = None,
-    scheduled_before: BeforeFilter = None,
-    min_attempts: AttemptsFilter = None,
-    error: ErrorFilter = None,
-    priority: PriorityFilter = None,
-    group_key: GroupFilter = None,
-    query: QueryFilter = None,
+    where: FilterQuery,
     order: Annotated[Literal["asc", "desc"], Field(description="By time.")] = "asc",
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -314,15 +293,9 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
     """
     use = current_service()
     wanted, name = shows_payload(payload, by_default=False), queue_name(queue)
-    where = task_filter(
-        *(state, tags, worker, scheduled_after, scheduled_before),
-        *(min_attempts, error),
-        priority=priority,
-        group_key=group_key,
-    )
     page = use.inspect.list(
         name,
-        _narrowed(query, where, name),
+        where.of_queue(name),
         descending=order == "desc",
         limit=limit,
         cursor=cursor,
@@ -333,44 +306,12 @@ def list_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
 
 
 @routes.add("GET", "/v1/queues/{queue}/count", Permission.READ, answer="The number of tasks.")
-def count_tasks(  # noqa: PLR0913, PLR0917  they are the request's parameters
-    queue: QueueInPath,
-    state: StateFilter = None,
-    tags: TagFilter = None,
-    worker: WorkerFilter = None,
-    scheduled_after: AfterFilter = None,
-    scheduled_before: BeforeFilter = None,
-    min_attempts: AttemptsFilter = None,
-    error: ErrorFilter = None,
-    priority: PriorityFilter = None,
-    group_key: GroupFilter = None,
-    query: QueryFilter = None,
-    cursor: Cursor = None,
-) -> Count:
+def count_tasks(queue: QueueInPath, where: FilterQuery, cursor: Cursor = None) -> Count:
     """Count tasks.
 
     Counts the tasks that a list with the same filter would show. If one call cannot count them all,
     the answer is `partial`: each call counts other tasks, and the caller adds the numbers.
     """
     name = queue_name(queue)
-    where = task_filter(
-        *(state, tags, worker, scheduled_after, scheduled_before),
-        *(min_attempts, error),
-        priority=priority,
-        group_key=group_key,
-    )
-    counted = current_service().inspect.count(name, _narrowed(query, where, name), cursor=cursor)
+    counted = current_service().inspect.count(name, where.of_queue(name), cursor=cursor)
     return count_answer(counted)
-
-
-def _narrowed(text: str | None, where: TaskFilter, queue: str) -> TaskFilter:
-    """Return *where* with the conditions of the query *text*.
-
-    Raises Forbidden if the query names a payload and the key may not see payloads.
-    """
-    if text is None:
-        return where
-    found = narrowed(text, where, queue)
-    if found.payload:
-        principal().require(Permission.DETAILS)
-    return found

@@ -22,7 +22,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Task, TaskError
 from headrace.http.fields import TagValue
 from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
-from headrace.http.parameters import Cursor, max_retries, task_filter
+from headrace.http.parameters import Cursor, max_retries
 from headrace.http.rawjson import member_text
 from headrace.http.request import JSON, Reply, this_request
 from headrace.http.routing import Alias, Answered, Header, Routes
@@ -252,7 +252,10 @@ def _where(
         "fiware-correlator": correlator,
     }
     state = "SUCCEEDED" if status == "succeeded" else status
-    where = task_filter(state=state, tags={name: value for name, value in sent.items() if value})
+    where = TaskFilter(
+        states=() if state is None else (state,),
+        tags=dict(sorted((name, value) for name, value in sent.items() if value)),
+    )
     if servicepath and servicepath != sent[SERVICE_PATH]:
         where = replace(where, payload={SERVICE_PATH: servicepath})
     return where

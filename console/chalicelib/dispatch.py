@@ -19,11 +19,10 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.ops.operators.keys import acting
 from headrace.ops.operators.sessions import new_nonce
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import current_service, utc_now
-from headrace.store.call_scope import Meter, metered
+from headrace.store.call_scope import Meter, acting, metered
 
 from . import urls
 from .kept_forms import RESUME, go_on, kept_form, shown_again

@@ -10,7 +10,8 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.queue import QueueSettings
 from headrace.domain.schedule import ScheduleSettings
-from headrace.ops.operators.keys import BOOTSTRAP, acting
+from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.store.call_scope import acting
 from tests.console.conftest import Browser, Shown
 
 SECRET = re.compile(r"hr_[0-9a-f]{20}_[0-9a-f]{40}")

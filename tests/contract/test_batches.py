@@ -392,7 +392,7 @@ def test_a_callback_whose_id_another_task_holds_is_made_under_another_id(
     recorded: Recorded, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = recorded.batch(ENDED, total=1)
-    usual = recorded.use.task_batches.callback_id(batch, ENDED)
+    usual = recorded.use.batch_writes.callback_id(batch, ENDED)
     recorded.world.queue("other")
     recorded.world.put("other", id=usual)
     recorded.world.say(recorded.world.one("other"), "SUCCEEDED")
@@ -463,7 +463,7 @@ def test_what_is_said_of_a_batch_that_is_not_there_is_refused(recorded: Recorded
         lambda: batches.close("b", 1),
         lambda: batches.get("no batch's id"),
         lambda: batches.delete("b"),
-        lambda: batches.recount("b", FoundMembers(), recorded.clock()),
+        lambda: recorded.use.batch_writes.recount("b", FoundMembers(), recorded.clock()),
     ):
         with pytest.raises(NotFound):
             call()
@@ -613,18 +613,18 @@ def test_names_of_members_are_kept_once_though_others_are_quicker(recorded: Reco
     ids = recorded.world.put("work", *["1"] * 2, batches=("b",))
     other = new_world(recorded.stream.store, recorded.clock)
     late = hooked(
-        recorded.world, before_put_record=lambda: other.use.task_batches.remember(batch.key, ids)
+        recorded.world, before_put_record=lambda: other.use.batch_writes.remember(batch.key, ids)
     )
-    late.use.task_batches.remember(batch.key, ids)
+    late.use.batch_writes.remember(batch.key, ids)
 
     assert [task.id for task in recorded.use.task_batches.results("b")] == list(ids)
     keep = overtaken(
         recorded.world,
         "put_record",
-        lambda: other.use.task_batches.remember(
+        lambda: other.use.batch_writes.remember(
             batch.key, recorded.world.put("work", batches=("b",))
         ),
     )
     more = recorded.world.put("work", "2", batches=("b",))
     with pytest.raises(Unavailable, match="too many others count this batch at once"):
-        keep.use.task_batches.remember(batch.key, more)
+        keep.use.batch_writes.remember(batch.key, more)

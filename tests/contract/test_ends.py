@@ -13,8 +13,8 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.http.task_answers import task_answer
 from headrace.ops.delivery.reports import WorkerError
-from headrace.ops.operators.keys import acting
 from headrace.store.base import Store
+from headrace.store.call_scope import acting
 from headrace.wire.base import to_json
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock

@@ -36,9 +36,10 @@ from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.transitions import batch_deltas
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.local.tables import DynamoDBClient, TableNames, Template
-from headrace.ops.operators.keys import BOOTSTRAP, acting
+from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import build
+from headrace.store.call_scope import acting
 from headrace.store.dynamo import DynamoStore
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.jobs import Job, JobKind, deletion_of

@@ -12,6 +12,7 @@ from typing import ClassVar
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, VersionMismatch
 from headrace.domain.queue import Queue, QueueSettings
+from headrace.ops.shared.queue_checks import checked_settings
 
 from .. import formatting, urls
 from ..forms import FormErrors, number_of_ours
@@ -132,7 +133,7 @@ def _check(
         replace(alone, alerts=settings.alerts),
     ):
         try:
-            context.use.queues.checked(queue.name, part, queue)
+            checked_settings(context.use.queues, queue.name, part, queue)
         except InvalidRequest as error:
             for wrong in error.errors:
                 name = FIELDS.get(wrong.field, wrong.field)

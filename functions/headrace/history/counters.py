@@ -41,7 +41,7 @@ from headrace.history.totals import (
     with_counts,
 )
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.batch_names import Uncounted
+from headrace.ops.tasks.batch_writes import Uncounted
 from headrace.store.base import Record, every_record
 from headrace.store.call_scope import flat_rate
 
@@ -106,7 +106,7 @@ class Counters(ServicePart):
         at, number = instant_of(buffer.as_of), str(buffer.number)
         for batch_id, delta in buffer.due_for_batches.items():
             if self.service.task_batches is not None:
-                self.service.task_batches.count(
+                self.service.batch_writes.count(
                     batch_id, delta, buffer=number, version=buffer.version, at=at
                 )
             del buffer.batches[batch_id]

@@ -165,7 +165,7 @@ class Recording(ServicePart):
         for reading in readings:
             for batch_id, delta in reading.batches:
                 deltas.setdefault(batch_id, BatchDelta()).merge(delta)
-        batches = self.service.task_batches
+        batches = self.service.batch_writes
         for batch_id, delta in deltas.items():
             if batches.names.full(batch_id):
                 delta.born.clear()  # the batch has enough names

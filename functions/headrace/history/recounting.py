@@ -300,7 +300,7 @@ class BatchRecounting(ServicePart):
     def _finish(self, was: TaskBatch, found: FoundMembers, until: datetime) -> RecountedBatch:
         with self.service.audit.action("recount", where={"batch": was.id}) as outcome:
             outcome.matched, outcome.changed = found.created, 0
-            now = self.service.task_batches.recount(was.id, found, until)
+            now = self.service.batch_writes.recount(was.id, found, until)
             outcome.changed = int(now.version != was.version)
         return RecountedBatch(found, was, _refusal(now, found), None)
 

@@ -32,10 +32,9 @@ from headrace.http.ngsi import notify, quantumleap
 from headrace.http.problems import is_expected, problem
 from headrace.http.request import Reply, Request, request_of, serving
 from headrace.http.routing import RouteTable, require_queues
-from headrace.ops.operators.keys import acting
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import current_service
-from headrace.store.call_scope import Meter, in_time, metered
+from headrace.store.call_scope import Meter, acting, in_time, metered
 
 TABLE: Final = RouteTable(
     chain.from_iterable(

@@ -13,8 +13,7 @@ from urllib.parse import parse_qs, unquote
 from headrace.domain import limits
 from headrace.domain.access import Principal
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge, Unauthenticated
-from headrace.ops.operators.keys import current_actor
-from headrace.store.call_scope import during
+from headrace.store.call_scope import current_actor, during
 from headrace.wire.base import Answer, to_json
 
 JSON: Final = "application/json"

@@ -33,7 +33,7 @@ from headrace.http import rawjson
 from headrace.http.fields import Examples, QueryFields, RequestBody
 from headrace.http.problems import invalid
 from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply, Request, principal
-from headrace.ops.operators.keys import current_actor
+from headrace.store.call_scope import current_actor
 from headrace.wire.base import Answer
 
 _VERSION: Final = "v1"  # the first part of the API's paths

@@ -12,7 +12,7 @@ from headrace.domain.limits import AnswerRoom
 from headrace.domain.operate import Undo
 from headrace.domain.task import SHOWN_STATES, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus
-from headrace.ops.operators.keys import current_actor
+from headrace.store.call_scope import current_actor
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import (
     LEFT_OUT,

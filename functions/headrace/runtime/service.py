@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.alerts import Alerts
     from headrace.ops.scheduling.schedules import Schedules
-    from headrace.ops.scheduling.ticking import Ticking, TickTasks
+    from headrace.ops.scheduling.tick_tasks import TickTasks
+    from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.shared.audit import Audit
     from headrace.ops.shared.group_limits import GroupLimits
     from headrace.ops.shared.jobs import Jobs, Orphans, Removals
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from headrace.ops.shared.repeats import Repeats
     from headrace.ops.shared.slots import Slots
     from headrace.ops.shared.stack_secret import DerivedIds, Signing
+    from headrace.ops.tasks.batch_writes import BatchWrites
     from headrace.ops.tasks.batches import BatchOperations
     from headrace.ops.tasks.cancel import BatchCancelling, Cancelling
     from headrace.ops.tasks.enqueue import TaskOperations
@@ -130,6 +132,7 @@ class Service:
     queues: "QueueOperations" = _part("headrace.ops.shared.queues", "QueueOperations")
     tasks: "TaskOperations" = _part("headrace.ops.tasks.enqueue", "TaskOperations")
     uploads: "Uploads" = _part("headrace.ops.tasks.uploads", "Uploads")
+    batch_writes: "BatchWrites" = _part("headrace.ops.tasks.batch_writes", "BatchWrites")
     task_batches: "BatchOperations" = _part("headrace.ops.tasks.batches", "BatchOperations")
     cancelling: "Cancelling" = _part("headrace.ops.tasks.cancel", "Cancelling")
     batch_cancelling: "BatchCancelling" = _part("headrace.ops.tasks.cancel", "BatchCancelling")
@@ -154,7 +157,7 @@ class Service:
     # Schedules.
     schedules: "Schedules" = _part("headrace.ops.scheduling.schedules", "Schedules")
     ticking: "Ticking" = _part("headrace.ops.scheduling.ticking", "Ticking")
-    tick_tasks: "TickTasks" = _part("headrace.ops.scheduling.ticking", "TickTasks")
+    tick_tasks: "TickTasks" = _part("headrace.ops.scheduling.tick_tasks", "TickTasks")
 
     # Operators.
     search: "Search" = _part("headrace.ops.operators.search", "Search")

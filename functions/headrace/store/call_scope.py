@@ -20,7 +20,7 @@ from datetime import datetime
 from math import ceil
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from headrace.domain.access import SERVICE
+from headrace.domain.access import SERVICE, Principal
 from headrace.domain.change import Change
 from headrace.domain.ids import keyed_task_id, new_batch_id, new_task_id, new_undo_id
 from headrace.domain.task import Task
@@ -141,6 +141,43 @@ def calling(caller: Caller) -> during[Caller]:
 def caller() -> Caller:
     """Return who is calling."""
     return _CALLER.get()
+
+
+_ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
+
+
+def current_actor() -> Principal | None:
+    """Return the caller of the current code; None for the service itself."""
+    return _ACTOR.get()
+
+
+class acting:  # noqa: N801  a block, as those of contextlib, in less than half the time
+    """Do a block on behalf of *principal*, as whom the audit will know it."""
+
+    __slots__ = ("_actor", "_caller", "_sees")
+
+    def __init__(self, principal: Principal, *, request_id: str | None = None) -> None:
+        self._actor = during(_ACTOR, principal)
+        self._caller = calling(
+            Caller(principal.name, request_id, principal.key_id, principal.patterns)
+        )
+        self._sees = restricted_to(None if principal.everywhere else principal.covers)
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._actor.__enter__()
+        self._caller.__enter__()
+        self._sees.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        try:  # a handler's thread may be interrupted anywhere
+            self._sees.__exit__()
+        finally:
+            try:
+                self._caller.__exit__()
+            finally:
+                self._actor.__exit__()
 
 
 class Draws:

@@ -337,7 +337,9 @@ class BulkOperations(ServicePart):
         to = takes_turn(job.action, task, job.queue, target=job.target, now=now)
         if to is not None and not job.dry_run:
             change = self._in_line(to, task, plan)
-        return change if isinstance(change, Unfit) else self._kept(job, task, change)
+        if isinstance(change, Unfit) or job.action is not BulkAction.DELETE:
+            return change
+        return kept(change, task, job.undo)
 
     def _in_line(
         self, to: Queue, task: Task, plan: Callable[..., Change | Unfit]
@@ -348,10 +350,6 @@ class BulkOperations(ServicePart):
         turn = self.service.lines.take_once(to, task.id, task)
         change = plan(turn=turn)
         return change if isinstance(change, Unfit) else replace(change, turn=turn)
-
-    @staticmethod
-    def _kept(job: _Job, task: Task, change: Change) -> Change:
-        return kept(change, task, job.undo) if job.action is BulkAction.DELETE else change
 
     def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
         """What would become of *task*, without touching it."""

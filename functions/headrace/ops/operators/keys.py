@@ -8,7 +8,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -42,7 +41,7 @@ from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Record, every_record
-from headrace.store.call_scope import Caller, calling, during, flat_rate, restricted_to
+from headrace.store.call_scope import flat_rate
 from headrace.store.records import keys as key_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.actions import KIND as ACTION
@@ -69,42 +68,6 @@ _KNOWN: Final = 2_000  # keys remembered, and as many ids that are no key's
 _PAGE: Final = 250
 _SCHEDULES: Final = 100  # of a key that are shown
 _TRIES: Final = 10  # at a key, or a name, that others change too
-
-_ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
-
-
-def current_actor() -> Principal | None:
-    """Return the caller of the current code; None for the service itself."""
-    return _ACTOR.get()
-
-
-class acting:  # noqa: N801  a block, as those of contextlib, in less than half the time
-    """Do a block on behalf of *principal*, as whom the audit will know it."""
-
-    __slots__ = ("_actor", "_caller", "_sees")
-
-    def __init__(self, principal: Principal, *, request_id: str | None = None) -> None:
-        self._actor = during(_ACTOR, principal)
-        self._caller = calling(
-            Caller(principal.name, request_id, principal.key_id, principal.patterns)
-        )
-        self._sees = restricted_to(None if principal.everywhere else principal.covers)
-
-    def __enter__(self) -> None:
-        """Begin."""
-        self._actor.__enter__()
-        self._caller.__enter__()
-        self._sees.__enter__()
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        try:  # a handler's thread may be interrupted anywhere
-            self._sees.__exit__()
-        finally:
-            try:
-                self._caller.__exit__()
-            finally:
-                self._actor.__exit__()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.access import NOBODY, Principal, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
-from headrace.ops.operators.keys import acting
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record
-from headrace.store.call_scope import Caller, calling
+from headrace.store.call_scope import Caller, acting, calling
 from headrace.store.records.keys import (
     LASTS,
     SESSIONS,

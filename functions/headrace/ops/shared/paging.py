@@ -9,6 +9,7 @@ BLAKE2 as the keyed function).
 import base64
 import binascii
 import hashlib
+import heapq
 import hmac
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.filters import TaskFilter
+from headrace.domain.filters import TaskFilter, TimeSpan
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
-from headrace.domain.task import Place, State
+from headrace.domain.task import TURN_LANE, Place, State
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import CountPage, Position, Record, Store
 from headrace.store.call_scope import flat_rate, restricted
@@ -176,6 +177,7 @@ def read_units(shown: Iterable[object]) -> float:
     return max(1, ceil(size / _READ_BYTES))
 
 
+_READ: Final = 50  # tasks read at once
 _OF_NARROW: Final = 2  # parts of its state
 
 
@@ -297,3 +299,41 @@ class CountPosition:
         as_of, span, label, after = state
         position = None if after is None else Position.read(after)
         return cls(datetime.fromisoformat(as_of), span, label, position)
+
+
+def merged_entries(
+    store: Store, queue: Queue, span: TimeSpan, walk: Walk, *, descending: bool, page: int
+) -> Iterator[Entry]:
+    """Yield the entries of all places of a span behind *walk*, in order."""
+
+    def entries_of(place: Place) -> Iterator[Entry]:
+        after, limit = walk.seen.get(place.label), page
+        since, until = span.since, span.until
+        if place.lane == TURN_LANE:  # all are due by now, in another order
+            if since is not None and since > walk.as_of:
+                return
+            since = until = None
+        while True:
+            found = store.entries(
+                place,
+                since=since,
+                until=until,
+                after=after,
+                descending=descending,
+                limit=limit,
+            )
+            yield from found.entries
+            after, limit = found.last, larger_page(limit)
+            if after is None:
+                return
+
+    return heapq.merge(
+        *map(entries_of, queue.places(span.state)),
+        key=lambda entry: (entry.scheduled_at, entry.task_id),
+        reverse=descending,
+    )
+
+
+def larger_page(page: int) -> int:
+    """Return the size of the next page to read after one of *page* entries."""
+    return max(page, min(2 * page, _READ))

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from headrace.domain.errors import (
     Conflict,
-    FieldError,
-    Forbidden,
     InvalidRequest,
     NotFound,
     QueueExists,
@@ -24,11 +22,11 @@ from headrace.domain.operate import Undo
 from headrace.domain.queue import Pause, Queue, QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
-from headrace.domain.task_groups import OnDead
 from headrace.ops.shared.audit import ActionOutcome, changed_settings, checked_reason
 from headrace.ops.shared.paging import Found, seek
+from headrace.ops.shared.queue_checks import checked_settings
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.call_scope import caller, visible
+from headrace.store.call_scope import caller
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.indexes import (
@@ -71,7 +69,7 @@ class QueueOperations(ServicePart):
         """
         if not NAME_RE.fullmatch(name):
             raise InvalidRequest.of("name", pattern_in_words(NAME))
-        settings = self.checked(name, settings, None)
+        settings = checked_settings(self, name, settings, None)
         before = self.service.jobs.find(deletion_of(name))
         if before is not None and not before.rounds:
             message = f"queue {name} is still being deleted; try again later"
@@ -146,7 +144,7 @@ class QueueOperations(ServicePart):
             if version is not None and version != queue.version:
                 message = f"queue {name} has version {queue.version}, not {version}"
                 raise VersionMismatch(message)
-            wanted = self.checked(name, settings, queue)
+            wanted = checked_settings(self, name, settings, queue)
             paused = wanted.dequeuing_settings.dequeuing_paused
             before = queue.pause
             if not queue.settings.dequeuing_settings.dequeuing_paused:
@@ -168,15 +166,6 @@ class QueueOperations(ServicePart):
             if settings.indexed_fields or stored.settings.indexed_fields:
                 self._index(name, settings.indexed_fields)
             return changed
-
-    def checked(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
-        """Return *settings* of *name* with what they leave as *before* has it; writes nothing.
-
-        Raises InvalidRequest for a target that may be none, for who cannot be told, for an order
-        that is strict and was not or the reverse, and for one that halts and keeps no dead.
-        """
-        _check_order(settings, None if before is None else before.settings)
-        return self._with_told(name, self._with_target(settings, before), before)
 
     def pause(
         self, name: str, *, resume_in_seconds: Seconds | None = None, reason: str = ""
@@ -275,57 +264,6 @@ class QueueOperations(ServicePart):
             self._cache.pop(name, None)
             return self.service.jobs.work(job, self.service.removals, ActionOutcome(0, 0))
 
-    def _with_target(self, settings: QueueSettings, before: Queue | None) -> QueueSettings:
-        """Return *settings* with what their target masks; *before* is the queue as it stands."""
-        if settings.target is None:
-            return settings
-        target = settings.target.unmasked(None if before is None else before.settings.target)
-        if before is None or target != before.settings.target:  # else it was allowed once
-            self.service.settings.push.check(target)
-        return replace(settings, target=target)
-
-    def _with_told(self, name: str, settings: QueueSettings, before: Queue | None) -> QueueSettings:
-        """Return *settings* of *name* with the patterns of the caller who set ``on_end``.
-
-        *before* is the stored queue.  Raises InvalidRequest for a queue that does not exist, unless
-        it was set before, and Forbidden if the caller may not see the queue and would have more
-        sent to it.
-        """
-        was = QueueSettings() if before is None else before.settings
-        if (on_end := settings.on_end) is not None:
-            known = None if was.on_end is None else was.on_end.queue
-            told = self._checked(name, "on_end.queue", on_end.queue, known)
-            if not (visible(told) or on_end.tells_no_more_than(was.on_end)):
-                raise _sends_more("on_end.states", "add a state")
-            settings = replace(settings, on_end=replace(on_end, queue=told))
-        if (alerts := settings.alerts) is not None:
-            known = None if was.alerts is None else was.alerts.queue
-            told = self._checked(name, "alerts.queue", alerts.queue, known)
-            if not (visible(told) or alerts.tells_no_more_than(was.alerts)):
-                raise _sends_more("alerts", "add or lower a limit")
-            settings = replace(settings, alerts=replace(alerts, queue=told))
-        return settings
-
-    def _checked(self, name: str, field_: str, told: str | None, known: str | None) -> str:
-        """Return which queue *name* tells by *field_*: *told*, or None for the one *known*."""
-        told = known if told is None else told
-        if told is None:
-            raise InvalidRequest.of(field_, "must be named")
-        if told == name:
-            raise InvalidRequest.of(field_, "must be another queue")
-        if told != known and not (visible(told) and self._is_there(told)):
-            raise InvalidRequest.of(field_, f"is missing: there is no queue {told}")
-        if told != known and self._stored(told).strict:
-            raise InvalidRequest.of(field_, "must not be strict: what tells of others has no order")
-        return told
-
-    def _is_there(self, name: str) -> bool:
-        try:
-            self._stored(name)
-        except NotFound:
-            return False
-        return True
-
     def _index(self, name: str, fields: tuple[str, ...]) -> None:
         """Index *fields* and no others; the job begins first, so that no crash leaves it out."""
         index, now = index_of(self.store, name), self.now()
@@ -389,24 +327,6 @@ class QueueOperations(ServicePart):
             if self.store.put_record(record, replaces=stored.version):
                 return self._remember(changed)
             stored = self._stored(stored.name)
-
-
-def _check_order(settings: QueueSettings, before: QueueSettings | None) -> None:
-    """Raise InvalidRequest where the groups of *settings* cannot be so; *before* is as they are."""
-    groups = settings.groups
-    strict = groups is not None and groups.strict
-    was = before is not None and before.groups is not None and before.groups.strict
-    if before is not None and strict != was:
-        raise InvalidRequest.of("groups.mode", "is strict from the creation of a queue on, or not")
-    halts = groups is not None and groups.on_dead is OnDead.HALT
-    if halts and not settings.dead_letter_queue_config.enable:
-        raise InvalidRequest.of("groups.on_dead", "must be continue: the queue keeps no dead")
-
-
-def _sends_more(field_: str, change: str) -> Forbidden:
-    """Return the error for a change that sends more tasks to a queue that the caller cannot see."""
-    message = f"this key has no access to the queue that is notified, so it may not {change}"
-    return Forbidden(message, errors=[FieldError(field_, message)])
 
 
 def _pause_by(now: datetime, reason: str = "") -> Pause:

@@ -1,11 +1,4 @@
-"""Batches: made, counted, ended.  What they are is in ``domain.batch``.
-
-A batch is a control record that is changed by version.  Whoever changes it also makes the
-callbacks whose time has come, in the same transaction, with ids made from the batch and the event:
-so each is made once, whatever is repeated and wherever a process ends.
-
-Long, because every change goes through that one write, whoever makes it: maker, member, recorder.
-"""
+"""Batches: create, close, show and delete them, and admit members.  See ``domain.batch``."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,35 +6,29 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from headrace.domain import limits, plan
+from headrace.domain import limits
 from headrace.domain.batch import (
     BatchDelta,
     BatchEvent,
     Callback,
-    Fired,
-    FoundMembers,
     TaskBatch,
 )
-from headrace.domain.change import Change
 from headrace.domain.errors import (
     BatchExists,
     BatchFinished,
     InvalidRequest,
     NotFound,
-    Unavailable,
 )
-from headrace.domain.ids import new_task_id
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.retry import Seconds
-from headrace.domain.task import Membership, Task
+from headrace.domain.task import Task
 from headrace.domain.times import micros_of
 from headrace.domain.workflow import part_of
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.batch_names import BatchNames, Uncounted, note
+from headrace.ops.tasks.batch_writes import Uncounted, missing_batch
 from headrace.ops.tasks.uploads import OffloadedTexts
-from headrace.safe_logging import safe_logger
 from headrace.store.base import Record
 from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
@@ -50,10 +37,7 @@ if TYPE_CHECKING:
     from headrace.runtime.service import Service
 
 
-_TRIES: Final = 50
 _RESULT_BYTES: Final = 512  # of what else an answer says of one
-
-_log: Final = safe_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +57,6 @@ class BatchOperations(ServicePart):
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
         self.new_id: Callable[[datetime], str] = draw_batch_id
-        self.names: BatchNames = BatchNames(service.store)
-        self._failure_known: dict[str, int] = {}
 
     # -- create and show ---------------------------------------------------------------
 
@@ -97,7 +79,7 @@ class BatchOperations(ServicePart):
         now = self.now()
         digest = _digest(batch_records.body_text(total, on, expires_in_seconds))
         given = on
-        found = None if batch_id is None else self._find(batch_id)
+        found = None if batch_id is None else self.service.batch_writes.find(batch_id)
         if found is None:
             on = self._checked(on)
         while True:
@@ -122,10 +104,10 @@ class BatchOperations(ServicePart):
                 made_for=tuple(made_for),
                 generation=f"{micros_of(now):x}",
             )
-            made = self._put_new(batch, on)
+            made = self.service.batch_writes.create(batch, on)
             if made is not None:
                 return CreatedBatch(made, new=True)
-            found = self._find(batch.id)
+            found = self.service.batch_writes.find(batch.id)
 
     def close(self, batch_id: str, total: int) -> TaskBatch:
         """Say how many members a batch has; until it has ended that may be said again.
@@ -138,16 +120,16 @@ class BatchOperations(ServicePart):
                 raise BatchFinished(f"batch {batch_id} has ended with a total of {batch.total}")
             return batch if batch.total == total else replace(batch, total=total)
 
-        batch = self.change(batch_id, closed)
+        batch = self.service.batch_writes.change(batch_id, closed)
         if batch is None:
-            raise _missing(batch_id)
+            raise missing_batch(batch_id)
         return batch
 
     def get(self, batch_id: str) -> TaskBatch:
         """Return a batch, as last seen.  Raises NotFound."""
-        batch = self._find(batch_id)
+        batch = self.service.batch_writes.find(batch_id)
         if batch is None:
-            raise _missing(batch_id)
+            raise missing_batch(batch_id)
         return self._shown(batch, () if batch.finished_at else self.service.counters.uncounted())
 
     def list(
@@ -197,7 +179,7 @@ class BatchOperations(ServicePart):
         for event in batch.on:
             name = batch_records.callback_name(batch, event)
             self.store.drop_record(batch_records.CALLBACKS, name)
-        self.names.forget(batch)
+        self.service.batch_writes.names.forget(batch)
 
     def results(self, batch_id: str) -> Sequence[Task]:
         """Return the first existing members, in the order they were counted, without payloads.
@@ -225,7 +207,7 @@ class BatchOperations(ServicePart):
 
     def _members(self, batch_id: str, first: int) -> Iterator[tuple[int, Task]]:
         """Yield the members of results() from the place *first* on, each with its place."""
-        ids = self.names.members(self.get(batch_id))[first:]
+        ids = self.service.batch_writes.names.members(self.get(batch_id))[first:]
         found, now = self.store.read(ids, payload=False), self.now()
         for place, id_ in enumerate(ids, first):
             task = found.get(id_)
@@ -246,7 +228,7 @@ class BatchOperations(ServicePart):
         keys: dict[str, str] = {}
         refused: dict[str, str] = {}
         for batch_id in dict.fromkeys(wanted):
-            batch = self._find(batch_id)
+            batch = self.service.batch_writes.find(batch_id)
             if batch is None or not visible_batch(batch):
                 refused[batch_id] = f"there is no batch {batch_id}"
             elif batch.cancelled_at is not None:
@@ -257,102 +239,17 @@ class BatchOperations(ServicePart):
                 keys[batch_id] = batch.key
         return keys, refused
 
-    # -- for the recorder ----------------------------------------------------------------------
-
-    def count(
-        self, key: str, delta: BatchDelta, *, buffer: str, version: int, at: datetime
-    ) -> None:
-        """Count *delta* of a *version* of a recorder's *buffer*; a repetition changes nothing.
-
-        A delta of a batch that was removed is dropped, even if another batch has its id.  Raises
-        Unavailable after too many conflicts.
-        """
-
-        def counted(batch: TaskBatch) -> TaskBatch | None:
-            if batch.key != key:
-                return batch
-            changed = batch.counted(delta, buffer=buffer, version=version, at=at)
-            return batch if changed is batch else self.names.fitting(changed, delta)
-
-        batch = self.change(_id_of(key), counted)
-        if batch is None or batch.key != key or batch.failure_known:
-            note(self._failure_known, key, 1)
-
-    def remember(self, key: str, members: Sequence[str]) -> None:
-        """Add *members* to the names of a batch while it has room; names are kept for good.
-
-        Raises Unavailable after too many conflicts.
-        """
-        for _ in range(_TRIES):
-            batch = self._find(_id_of(key))
-            if (
-                batch is None
-                or batch.key != key
-                or self.names.add(batch, [*batch.members, *members])
-            ):
-                return
-        raise Unavailable("too many others count this batch at once")
-
-    def failure_known(self, key: str) -> bool:
-        """Return whether a death in the batch is known to make no callback."""
-        return key in self._failure_known
-
-    def recount(self, batch_id: str, found: FoundMembers, until: datetime) -> TaskBatch:
-        """Make the numbers of a batch those of *found*, as of *until*, if they are all its members.
-
-        Otherwise, and where something later than *until* is counted already, it stays as it is.
-        Raises NotFound.
-        """
-
-        def recounted(batch: TaskBatch) -> TaskBatch:
-            moved = batch.counted_at is not None and batch.counted_at > until
-            if (found.direct, found.owed) != (batch.total, 0) or moved:
-                return batch
-            return batch.recounted(found, until)
-
-        batch = self.change(batch_id, recounted)
-        if batch is None:
-            raise _missing(batch_id)
-        return batch
-
-    def change(
-        self, batch_id: str, change: Callable[[TaskBatch], TaskBatch | None]
-    ) -> TaskBatch | None:
-        """Apply *change* and make the callbacks that fall due; None if there is no batch.
-
-        If *change* returns None or another write was faster, it is applied again.  Raises
-        Unavailable after too many conflicts, and as *change*.
-        """
-        for _ in range(_TRIES):
-            batch = self._find(batch_id)
-            if batch is None:
-                return None
-            changed = change(batch)
-            if changed is None:
-                continue
-            if changed is batch and not batch.due:
-                return batch
-            written = self._write(replace(changed, version=batch.version + 1), batch.version)
-            if written is not None:
-                return written
-        raise Unavailable("too many others count this batch at once")
-
-    # ------------------------------------------------------------------------------------------
-
-    def _find(self, batch_id: str) -> TaskBatch | None:
-        if not limits.TASK_ID_RE.fullmatch(batch_id):
-            return None
-        record = self.store.record(batch_records.KIND, batch_id)
-        batch = None if record is None else batch_records.from_record(record)
-        return batch if batch is not None and batch.expires_at > self.now() else None
-
     def _shown(self, batch: TaskBatch, uncounted: Iterable[Uncounted]) -> TaskBatch:
         """Return *batch* with what of it is *uncounted*, and with all the dead that it names."""
         for one in uncounted:
             if batch.key in one.deltas:
                 delta = BatchDelta.of(one.deltas[batch.key])
                 batch = batch.counted(delta, buffer=one.buffer, version=one.version, at=one.at)
-        return replace(batch, dead_ids=self.names.dead(batch)) if batch.dead_apart else batch
+        return (
+            replace(batch, dead_ids=self.service.batch_writes.names.dead(batch))
+            if batch.dead_apart
+            else batch
+        )
 
     def _checked(self, on: Mapping[BatchEvent, Callback]) -> dict[BatchEvent, Callback]:
         """Return callbacks with the keys of the batches that they join."""
@@ -378,95 +275,8 @@ class BatchOperations(ServicePart):
         return checked
 
     def _whole_of(self, batch_id: str) -> str | None:
-        batch = self._find(batch_id)
+        batch = self.service.batch_writes.find(batch_id)
         return None if batch is None else batch.part_of
-
-    def _put_new(self, batch: TaskBatch, on: Mapping[BatchEvent, Callback]) -> TaskBatch | None:
-        """Write a new batch; None where one of its id is there already."""
-        stored = self.store.record(batch_records.KIND, batch.id)
-        if stored is not None and batch_records.from_record(stored).expires_at > self.now():
-            return None
-        for event, callback in on.items():  # before it: what has a batch has its callbacks
-            record = batch_records.callback_record(batch, event, callback)
-            there = self.store.record(record.kind, record.name)
-            version = 0 if there is None else there.version
-            record = replace(record, version=version + 1)
-            if not self.store.put_record(record, replaces=version or None):
-                raise Unavailable("another call creates this batch; try again")
-        new = replace(batch, version=1 if stored is None else stored.version + 1)
-        return self._write(new, None if stored is None else stored.version)
-
-    def _write(self, batch: TaskBatch, replaces: int | None) -> TaskBatch | None:
-        """Write *batch* and the callbacks that are due; None where somebody else was faster."""
-        now = self.now()
-        batch = batch.looked_at(now)
-        births = {event: self._birth(batch, event, now) for event in batch.due}
-        births = self._with_free_ids(batch, births, now)
-        fired = {
-            event: Fired(None if birth is None else birth.task_id, now)
-            for event, birth in births.items()
-        }
-        batch = replace(batch, fired={**batch.fired, **fired})
-        new = [birth for birth in births.values() if birth is not None]
-        record = batch_records.to_record(batch)
-        if new:
-            made = self.store.put_records([(record, replaces)], tasks=new)
-        else:
-            made = self.store.put_record(record, replaces=replaces)
-        return batch if made else None
-
-    def _birth(self, batch: TaskBatch, event: BatchEvent, now: datetime) -> Change | None:
-        """Plan a callback; None if its queue was deleted."""
-        name = batch_records.callback_name(batch, event)
-        record = self.store.record(batch_records.CALLBACKS, name)
-        if record is None:
-            return None
-        callback = batch_records.callback_of(record)
-        try:
-            queue = self.service.queues.cached(callback.queue)
-        except NotFound:
-            return None
-        task_id = self.callback_id(batch, event)
-        due_at = callback.new.due_at(now)
-        birth = plan.enqueue(
-            callback.new, queue, task_id=task_id, due_at=due_at, now=now, token=None
-        )
-        end = replace(batch.end, relay=callback.relay)
-        return replace(birth, insert=birth.insert and replace(birth.insert, batch=end))
-
-    def callback_id(self, batch: TaskBatch, event: BatchEvent) -> str:
-        """Return the id of the task that a callback made, or would make."""
-        fired = batch.fired.get(event)
-        made = None if fired is None else fired.task_id
-        return made or self.service.derived_ids.task_id(
-            batch.created_at, "callback", batch.key, event
-        )
-
-    def _with_free_ids(
-        self, batch: TaskBatch, births: Mapping[BatchEvent, Change | None], now: datetime
-    ) -> dict[BatchEvent, Change | None]:
-        """Return *births*, under random ids where another task holds the usual one.
-
-        No callback was made before: the batch is written in one transaction with its callbacks.
-        """
-        ids = [birth.task_id for birth in births.values() if birth is not None]
-        there = {**self.store.read(ids), **self.store.spent(ids)} if ids else {}
-        free = dict(births)
-        for event, birth in births.items():
-            if birth is None or birth.task_id not in there:
-                continue
-            task_id = new_task_id(now)
-            _log.error(
-                "Another task has the id %s of the callback %s of batch %s."
-                " The callback is made under the id %s.",
-                birth.task_id,
-                event,
-                batch.id,
-                task_id,
-            )
-            insert = birth.insert and replace(birth.insert, id=task_id)
-            free[event] = replace(birth, task_id=task_id, insert=insert)
-        return free
 
 
 def visible_batch(batch: TaskBatch) -> bool:
@@ -474,13 +284,5 @@ def visible_batch(batch: TaskBatch) -> bool:
     return all(map(visible, batch.known_by))
 
 
-def _id_of(key: str) -> str:
-    return Membership(key).batch_id
-
-
 def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _missing(batch_id: str) -> NotFound:
-    return NotFound(f"there is no batch {batch_id[:128]}")

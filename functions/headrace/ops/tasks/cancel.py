@@ -202,14 +202,14 @@ class BatchCancelling(ServicePart):
         """Stop the parts, cancel the batch and all members; yield where to resume."""
         for part in parts.values():
             if not part.stopped and any(event not in part.fired for event in part.on):
-                stopped = self.service.task_batches.change(
+                stopped = self.service.batch_writes.change(
                     part.id, lambda one: replace(one, stopped=True)
                 )
                 parts[part.id] = stopped or part
                 yield _BEGIN
         made, never_made = self._callbacks(parts)
         now = self.now()
-        cancelled = self.service.task_batches.change(
+        cancelled = self.service.batch_writes.change(
             whole.id, lambda one: one.cancelled(now, never_made=never_made[whole.id])
         )
         whole = cancelled or whole

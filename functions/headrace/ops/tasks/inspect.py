@@ -1,22 +1,20 @@
 """Looking at tasks without consuming them: lists and counts, page by page, in constant memory."""
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace.domain.change import Entry
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.ids import WHOLE_ID_RE
 from headrace.domain.indexing import term_wanted
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
-from headrace.domain.task import SHOWN_STATES, TURN_LANE, Place, State, Task, untold
+from headrace.domain.task import SHOWN_STATES, TURN_LANE, State, Task, untold
 from headrace.ops.shared.leases import with_present_ends
-from headrace.ops.shared.paging import CountPosition, Walk
+from headrace.ops.shared.paging import CountPosition, Walk, larger_page, merged_entries
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import restricted
 from headrace.store.records.indexes import index_of
@@ -222,7 +220,7 @@ class Inspect(ServicePart):
             page = max(page, _WITH_PAYLOADS if payload or where.payload else _ENTRIES)
         while walk.span < len(spans):
             span = spans[walk.span]
-            merged = self._merged(queue, span, walk, descending=descending, page=page)
+            merged = merged_entries(self.store, queue, span, walk, descending=descending, page=page)
             while entries := list(islice(merged, page)):
                 may_be = [
                     entry.task_id
@@ -244,7 +242,7 @@ class Inspect(ServicePart):
                         task = untold(task, ("payload",))  # which the filter alone has asked for
                     walk = walk.past(entry)
                     yield (task if meant else None), walk
-                page = _more(page)
+                page = larger_page(page)
             walk = walk.next_span()
             yield None, walk
 
@@ -354,7 +352,7 @@ class Inspect(ServicePart):
                     task = untold(task, ("payload",))
                 walk = walk.past_id(task_id)
                 yield (task if meant else None), walk
-            page = _more(page)
+            page = larger_page(page)
         yield None, replace(walk, narrow=True)
 
     def read(
@@ -366,38 +364,6 @@ class Inspect(ServicePart):
             return found
         filled = self.service.texts.filled([*found.values()], ("payload",))
         return {task.id: task for task in filled}
-
-    def _merged(
-        self, queue: Queue, span: TimeSpan, walk: "Walk", *, descending: bool, page: int
-    ) -> Iterator[Entry]:
-        """Yield the entries of all places in order."""
-
-        def entries_of(place: Place) -> Iterator[Entry]:
-            after, limit = walk.seen.get(place.label), page
-            since, until = span.since, span.until
-            if place.lane == TURN_LANE:  # where all is due by now, in another order
-                if since is not None and since > walk.as_of:
-                    return
-                since = until = None
-            while True:
-                found = self.store.entries(
-                    place,
-                    since=since,
-                    until=until,
-                    after=after,
-                    descending=descending,
-                    limit=limit,
-                )
-                yield from found.entries
-                after, limit = found.last, _more(limit)
-                if after is None:
-                    return
-
-        return heapq.merge(
-            *map(entries_of, queue.places(span.state)),
-            key=lambda entry: (entry.scheduled_at, entry.task_id),
-            reverse=descending,
-        )
 
 
 _Source: TypeAlias = Callable[[str, bool, int], tuple[Sequence[str], bool]]
@@ -415,8 +381,3 @@ def _known(ids: Sequence[str]) -> _Source:
         return behind[:limit], len(behind) > limit
 
     return source
-
-
-def _more(page: int) -> int:
-    """Return how many to read at once after a page of so many."""
-    return max(page, min(2 * page, _READ))

@@ -93,7 +93,11 @@ def callbacks_of(
         name = batch_records.callback_name(part, event)
         record = batches.store.record(batch_records.CALLBACKS, name)
         if record is not None:
-            yield batches.callback_id(part, event), event, batch_records.callback_of(record)
+            yield (
+                batches.service.batch_writes.callback_id(part, event),
+                event,
+                batch_records.callback_of(record),
+            )
 
 
 def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:

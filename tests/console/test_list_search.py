@@ -10,7 +10,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.list_queries import LANGUAGES
+from headrace.ops.search.list_queries import LANGUAGES
 from tests.console.conftest import Browser, Element, Shown, query_of
 from tests.console.test_tour import GUIDE
 

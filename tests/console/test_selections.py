@@ -158,7 +158,7 @@ def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     assert "This look is too old to act on." in mail.get(confirm.url).text
     assert mail.count("mail", State.DEAD) == 6
     mail.clock.forward(timedelta(days=7).total_seconds())
-    assert "no such set" in mail.another().sign_in().get(confirm.url).text
+    assert "does not exist any longer" in mail.another().sign_in().get(confirm.url).text
 
 
 def test_only_operators_of_the_queue_look_and_act(mail: Browser) -> None:

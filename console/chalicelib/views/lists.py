@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from headrace.domain.access import Permission
 from headrace.domain.list_query import ListLanguage
-from headrace.ops.operators.list_queries import LANGUAGES
+from headrace.ops.search.list_queries import LANGUAGES
 
 from .. import urls
 

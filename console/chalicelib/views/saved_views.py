@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.ops.operators.search import place_of_list
+from headrace.ops.search.search import place_of_list
 
 from .. import urls
 from ..pages import Flash

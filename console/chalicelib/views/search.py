@@ -12,7 +12,7 @@ from headrace.domain.ids import WHOLE_ID_RE, mistyped
 from headrace.domain.query import Query, written_term
 from headrace.domain.task import Status
 from headrace.ops.operators import visibility
-from headrace.ops.operators.search import FoundTasks
+from headrace.ops.search.search import FoundTasks
 
 from .. import formatting, urls
 from ..pages import Page

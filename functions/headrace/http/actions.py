@@ -25,7 +25,7 @@ from headrace.http.queue_bodies import EmptyBody
 from headrace.http.request import principal
 from headrace.http.routing import Alias, Routes
 from headrace.ops.operators import visibility
-from headrace.ops.operators.list_queries import ACTIONS, AUDIT
+from headrace.ops.search.list_queries import ACTIONS, AUDIT
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import current_service

@@ -27,7 +27,7 @@ from headrace.http.report_bodies import QueuedEntry
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
 from headrace.ops.operators import visibility
-from headrace.ops.operators.list_queries import BATCHES
+from headrace.ops.search.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
 from headrace.runtime.wiring import current_service
 from headrace.wire import batches as batch_wire

@@ -20,7 +20,7 @@ from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_o
 from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.ops.operators.keys import IssuedKey
-from headrace.ops.operators.list_queries import KEYS
+from headrace.ops.search.list_queries import KEYS
 from headrace.runtime.wiring import current_service
 from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant

@@ -31,7 +31,7 @@ from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
 from headrace.http.task_answers import undoable_answer
 from headrace.ops.operators import visibility
-from headrace.ops.operators.list_queries import QUEUES
+from headrace.ops.search.list_queries import QUEUES
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import current_service
 from headrace.wire import queues as queue_wire

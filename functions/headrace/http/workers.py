@@ -28,7 +28,7 @@ from headrace.http.queue_bodies import EmptyBody
 from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
-from headrace.ops.operators.list_queries import WORKERS
+from headrace.ops.search.list_queries import WORKERS
 from headrace.runtime.wiring import current_service
 from headrace.wire import service as service_wire
 from headrace.wire import tasks as task_wire

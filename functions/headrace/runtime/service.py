@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.history.errors import ErrorOperations
     from headrace.history.flows import Flows
     from headrace.history.listening import Listening
-    from headrace.history.matching import Matching
     from headrace.history.proof import Proofs
     from headrace.history.recorder import Recording
     from headrace.history.recounting import BatchRecounting, Recounting
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from headrace.ops.delivery.dequeue import Deliveries
     from headrace.ops.delivery.end_webhooks import EndWebhooks
     from headrace.ops.delivery.idempotency import DeliveryBatches
-    from headrace.ops.delivery.indexing import Indexing
     from headrace.ops.delivery.push import PushDispatch
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from headrace.ops.operators.actions import ActionOperations
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
-    from headrace.ops.operators.search import SavedViews, Search
     from headrace.ops.operators.selections import Selections
     from headrace.ops.operators.sessions import Attempts, Sessions
     from headrace.ops.operators.undo import Undoing, Undos
@@ -50,6 +47,8 @@ if TYPE_CHECKING:
     from headrace.ops.scheduling.schedules import Schedules
     from headrace.ops.scheduling.tick_tasks import TickTasks
     from headrace.ops.scheduling.ticking import Ticking
+    from headrace.ops.search.indexing import Indexing, Matching
+    from headrace.ops.search.search import SavedViews, Search
     from headrace.ops.shared.audit import Audit
     from headrace.ops.shared.group_limits import GroupLimits
     from headrace.ops.shared.jobs import Jobs, Orphans, Removals
@@ -148,7 +147,7 @@ class Service:
     leases: "Leases" = _part("headrace.ops.shared.leases", "Leases")
     reports: "Reports" = _part("headrace.ops.delivery.reports", "Reports")
     reaping: "Reaper" = _part("headrace.ops.delivery.reaper", "Reaper")
-    indexing: "Indexing" = _part("headrace.ops.delivery.indexing", "Indexing")
+    indexing: "Indexing" = _part("headrace.ops.search.indexing", "Indexing")
     orphans: "Orphans" = _part("headrace.ops.shared.jobs", "Orphans")
     push: "PushDispatch" = _part("headrace.ops.delivery.push", "PushDispatch")
     push_looks: "PushLooks" = _part("headrace.ops.shared.push_status", "PushLooks")
@@ -160,8 +159,8 @@ class Service:
     tick_tasks: "TickTasks" = _part("headrace.ops.scheduling.tick_tasks", "TickTasks")
 
     # Operators.
-    search: "Search" = _part("headrace.ops.operators.search", "Search")
-    views: "SavedViews" = _part("headrace.ops.operators.search", "SavedViews")
+    search: "Search" = _part("headrace.ops.search.search", "Search")
+    views: "SavedViews" = _part("headrace.ops.search.search", "SavedViews")
     bulk: "BulkOperations" = _part("headrace.ops.operators.bulk", "BulkOperations")
     undoing: "Undoing" = _part("headrace.ops.operators.undo", "Undoing")
     selections: "Selections" = _part("headrace.ops.operators.selections", "Selections")
@@ -180,7 +179,7 @@ class Service:
     errors: "ErrorOperations" = _part("headrace.history.errors", "ErrorOperations")
     flows: "Flows" = _part("headrace.history.flows", "Flows")
     listening: "Listening" = _part("headrace.history.listening", "Listening")
-    matching: "Matching" = _part("headrace.history.matching", "Matching")
+    matching: "Matching" = _part("headrace.ops.search.indexing", "Matching")
     proofs: "Proofs" = _part("headrace.history.proof", "Proofs")
     recording: "Recording" = _part("headrace.history.recorder", "Recording")
     recounting: "Recounting" = _part("headrace.history.recounting", "Recounting")

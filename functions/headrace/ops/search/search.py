@@ -21,7 +21,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.list_query import ListLanguage
 from headrace.domain.task import Task
 from headrace.ops.operators import visibility
-from headrace.ops.operators.list_queries import LANGUAGES
+from headrace.ops.search.list_queries import LANGUAGES
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record
 

@@ -20,7 +20,8 @@ import pytest
 
 from headrace.domain.transitions import TaskWrite
 from headrace.embedded.service import EmbeddedService
-from headrace.embedded.transport import EmbeddedRequest, answer
+from headrace.embedded.transport import CallerContext, answer
+from headrace.http.request import Request, query_of
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
@@ -129,12 +130,14 @@ class World:
         attempt: int = 1,
     ) -> dict[str, Any]:
         """Make one request, and return what its answer says.  Raises Lost and Refused."""
-        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+        headers = {"authorization": f"Bearer {ADMIN}", "content-type": "application/json"}
         if repeat_key is not None:
-            headers["Idempotency-Key"] = repeat_key
-            headers["X-Attempt"] = str(attempt)
+            headers["idempotency-key"] = repeat_key
+            headers["x-attempt"] = str(attempt)
         content = b"" if body is None else json.dumps(body).encode()
-        request = EmbeddedRequest(method, path, urlencode(query or {}), headers, content, 60.0)
+        values = query_of(urlencode(query or {}))
+        context = CallerContext(within=60.0)
+        request = Request(method, path, "", context, headers, values, content)
         if not self.calm and self.chance.random() < self.rates.timeouts:
             self.say("the caller gives up, and the request goes on")
             self.stage.add(f"{self.stage.actor}*", partial(self._go_on, request))
@@ -142,11 +145,11 @@ class World:
             raise Lost
         return self._answer(request)
 
-    def _go_on(self, request: EmbeddedRequest) -> None:
+    def _go_on(self, request: Request) -> None:
         with suppress(Lost, Refused):
             self._answer(request)
 
-    def _answer(self, request: EmbeddedRequest) -> dict[str, Any]:
+    def _answer(self, request: Request) -> dict[str, Any]:
         with self.borrowed() as use:
             got = answer(EmbeddedService(use, cast("Store", self.store)), request)
         shown: dict[str, Any] = json.loads(got.content) if got.content else {}

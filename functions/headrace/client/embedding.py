@@ -1,6 +1,6 @@
-"""The one door from the client to the service within this process; see ``headrace.embedded``.
+"""The only imports of the client from the service in this process; see ``headrace.embedded``.
 
-Nothing of the service is imported before a file, or a deployment's tables, are asked for.
+The service is imported only when a file, or the tables of a deployment, are used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from headrace.embedded.transport import AsyncEmbeddedConnections, EmbeddedConnections
 
 _NEEDED: Final = ("aws_lambda_powertools", "cronsim", "pydantic")
-"""What the service stands on and a client of HTTP does not: the extra `file`."""
+"""The packages that the service needs and a client of HTTP does not: the extra `file`."""
 
 _NEEDED_FOR_TABLES: Final = (*_NEEDED, "botocore")
-"""The same for a deployment's tables: the extra `dynamodb`."""
+"""The packages for the tables of a deployment: the extra `dynamodb`."""
 
 
 def connections_to(address: FileAddress | TablesAddress) -> "EmbeddedConnections":
-    """Return what requests to the service in this process go through.
+    """Return the connections to the service in this process.
 
-    Raises InvalidRequest where the service's libraries are not installed.
+    Raises InvalidRequest if the libraries of the service are not installed.
     """
     _need_packages(address)
     from headrace.embedded.transport import EmbeddedConnections  # noqa: PLC0415  see above
@@ -32,7 +32,7 @@ def connections_to(address: FileAddress | TablesAddress) -> "EmbeddedConnections
 
 
 def async_connections_to(address: FileAddress | TablesAddress) -> "AsyncEmbeddedConnections":
-    """Return the same for an event loop.  Raises InvalidRequest likewise."""
+    """Return the connections for an event loop. Raises InvalidRequest as connections_to()."""
     _need_packages(address)
     from headrace.embedded.transport import AsyncEmbeddedConnections  # noqa: PLC0415  see above
 
@@ -40,23 +40,23 @@ def async_connections_to(address: FileAddress | TablesAddress) -> "AsyncEmbedded
 
 
 class FileCare(Protocol):
-    """What a file needs now and then, beside the API."""
+    """The maintenance of a file, beside the API."""
 
     def backup(self, path: str) -> None:
-        """Write a copy to *path*.  Raises Conflict where there is a file already, Unavailable."""
+        """Write a copy to *path*. Raises Conflict if the file exists, Unavailable."""
 
     def try_write(self) -> None:
-        """Write something and remove it again.  Raises Unavailable where that cannot be done."""
+        """Write and remove a record. Raises Unavailable if that fails."""
 
     def check(self) -> Sequence[str]:
-        """Return a line for each damage of the file, none where it is whole.
+        """Return a line for each damage of the file, none if it is intact.
 
         Raises Unavailable.
         """
 
 
 def care_of(address: FileAddress) -> FileCare:
-    """Return the care of a file.  Raises Unavailable where it cannot be opened."""
+    """Return the maintenance of a file. Raises Unavailable if it cannot be opened."""
     _need_packages(address)
     from headrace.embedded.service import opened  # noqa: PLC0415  see above
     from headrace.embedded.timers import file_store  # noqa: PLC0415  see above
@@ -65,9 +65,9 @@ def care_of(address: FileAddress) -> FileCare:
 
 
 def stack_parameters(address: TablesAddress) -> Mapping[str, str]:
-    """Return what a deployment's stack was deployed with, by the template's names.
+    """Return the parameters of a deployment's stack, by the names in the template.
 
-    Raises InvalidRequest where there is no such stack, Unauthenticated, Forbidden, Unavailable.
+    Raises InvalidRequest if there is no such stack, Unauthenticated, Forbidden, Unavailable.
     """
     _need_packages(address)
     from headrace.embedded.tables import parameters_of  # noqa: PLC0415  see above
@@ -76,7 +76,7 @@ def stack_parameters(address: TablesAddress) -> Mapping[str, str]:
 
 
 class TimersBeside(Protocol):
-    """A block beside which timers run, or others run them."""
+    """A block during which timers run."""
 
     def __enter__(self) -> object:
         """Begin."""
@@ -87,12 +87,15 @@ class TimersBeside(Protocol):
         ...
 
     def catch_up(self) -> bool:
-        """Count what was written until now; tell whether that is done here.  Raises Unavailable."""
+        """Count all writes until now; return False if another process does this.
+
+        Raises Unavailable.
+        """
         ...
 
 
 class TimersElsewhere:
-    """Others run them: nothing is done here."""
+    """A block for services whose timers run in another process."""
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -107,7 +110,7 @@ class TimersElsewhere:
 
 
 def timers_of(address: Address) -> TimersBeside:
-    """Return a block beside which the timers of a file run; elsewhere others run them."""
+    """Return a block during which the timers of a file run; other services have their own."""
     if not isinstance(address, FileAddress):
         return TimersElsewhere()
     from headrace.embedded.service import opened  # noqa: PLC0415  see above

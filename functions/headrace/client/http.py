@@ -146,7 +146,7 @@ class HttpCalls:
         if call.params:
             check_text(call.params, "")
         body = None if call.body is None else call.body(self._codec)
-        headers = {} if body is None else {"Content-Type": "application/json"}
+        headers = {} if body is None else {"content-type": "application/json"}
         if call.key is not None:
             headers[KEY_HEADER] = call.key
         if call.attempt is not None:

@@ -54,7 +54,7 @@ class Request:
     path: str
     id: str
     context: CallContext
-    headers: Mapping[str, str]
+    headers: dict[str, str]
     query: Mapping[str, list[str]] = field(default_factory=dict)
     body: bytes | str = b""
     base: str = ""

@@ -9,9 +9,10 @@ from typing import Final, TypeAlias, cast
 
 from headrace.domain.limits import BODY_BYTES
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService
-from headrace.embedded.transport import EmbeddedRequest, answer
+from headrace.embedded.transport import CallerContext, answer
 from headrace.http.app import handle
 from headrace.http.events import proxy_event, read_answer
+from headrace.http.request import Request, lower_case, query_of
 from headrace.local.gateway import Gateway, load_short_ways
 from headrace.local.requests import LocalRequest
 from headrace.local.tables import load_template, routes
@@ -118,9 +119,9 @@ Answered: TypeAlias = tuple[int, dict[str, str], str]
 
 
 def within(over: EmbeddedService, sent: Sent) -> Answered:
-    request = EmbeddedRequest(
-        sent.method, sent.path, sent.query, dict(sent.headers), sent.body, within=5.0
-    )
+    headers, query = lower_case(sent.headers), query_of(sent.query)
+    context = CallerContext(within=5.0)
+    request = Request(sent.method, sent.path, "", context, headers, query, sent.body)
     found = answer(over, request)
     return found.status_code, dict(found.headers), found.content.decode()
 

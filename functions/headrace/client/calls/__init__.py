@@ -24,8 +24,8 @@ from headrace.wire.base import Carrying
 
 T = TypeVar("T")
 
-KEY_HEADER: Final = "Idempotency-Key"
-ATTEMPT_HEADER: Final = "X-Attempt"
+KEY_HEADER: Final = "idempotency-key"
+ATTEMPT_HEADER: Final = "x-attempt"
 UNITS_HEADER: Final = "X-Consumed-Units"
 POLL_HEADER: Final = "X-Poll-After"
 _UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")

@@ -10,7 +10,10 @@ import pytest
 from infra import starts
 
 NOT_AT_START = {
-    "api": {"boto3", "s3transfer", "jinja2", "chalice", "headrace.http.openapi"},
+    "api": {
+        *("boto3", "s3transfer", "jinja2", "chalice", "headrace.http.openapi"),
+        "aws_lambda_powertools.event_handler",
+    },
     "console.app": {"boto3", "s3transfer", "pydantic", "aws_lambda_powertools"},
     "authorizer": {"boto3", "s3transfer", "pydantic", "headrace.ops.tasks.enqueue"},
     "reaper": {"boto3", "s3transfer", "pydantic", "headrace.history.stats", "cronsim"},

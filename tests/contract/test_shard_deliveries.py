@@ -18,10 +18,7 @@ AT_ONCE = RetryStrategy(Backoff.FIXED, 3, 0)
 
 @pytest.fixture
 def shards(world: World) -> ShardDeliveries:
-    use = world.use
-    return ShardDeliveries(
-        world.store, use.queues, use.reaping, use.deliveries, use.leases, use.now
-    )
+    return world.use.shard_deliveries
 
 
 def taken(

@@ -11,12 +11,11 @@ from datetime import datetime
 from importlib import import_module
 from random import Random
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance
 from headrace.domain.offload import ObjectStore
-from headrace.ops.shared.observed import Observed
 from headrace.runtime.settings import Settings
 from headrace.store.base import Lake, Store
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.ops.delivery.push import PushDispatch
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.reports import Reports
+    from headrace.ops.delivery.shard_deliveries import ShardDeliveries
     from headrace.ops.operators.action_work import ActionWork
     from headrace.ops.operators.actions import ActionOperations
     from headrace.ops.operators.bulk import BulkOperations
@@ -125,7 +125,7 @@ class Service:
         self.random = new_chance() if random is None else random
         self.sleep: Callable[[float], None] = time.sleep
         self.monotonic: Callable[[], float] = time.monotonic
-        self.store = cast("Store", Observed(self, store))
+        self.store = store
 
     # Queues and tasks.
     queues: "QueueOperations" = _part("headrace.ops.shared.queues", "QueueOperations")
@@ -149,6 +149,9 @@ class Service:
     reaping: "Reaper" = _part("headrace.ops.delivery.reaper", "Reaper")
     indexing: "Indexing" = _part("headrace.ops.search.indexing", "Indexing")
     orphans: "Orphans" = _part("headrace.ops.shared.jobs", "Orphans")
+    shard_deliveries: "ShardDeliveries" = _part(
+        "headrace.ops.delivery.shard_deliveries", "ShardDeliveries"
+    )
     push: "PushDispatch" = _part("headrace.ops.delivery.push", "PushDispatch")
     push_looks: "PushLooks" = _part("headrace.ops.shared.push_status", "PushLooks")
     push_waking: "PushWaking" = _part("headrace.ops.shared.push_status", "PushWaking")

@@ -27,9 +27,9 @@ from headrace.domain.task import Task
 from headrace.ops.delivery.contention import Crowd
 from headrace.ops.delivery.idempotency import DeliveryBatch, NotedState
 from headrace.ops.delivery.leasing import Leasing, QueueLook
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.lanes import delivery_rank, delivery_turn
 from headrace.ops.shared.limiting import limited
-from headrace.ops.shared.observed import commit
 from headrace.store.base import Arrivals
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Deliveries(Leasing):
             for task in surplus
         ]
         with suppress(Unavailable):  # then their leases lapse
-            commit(self.store, changes)
+            commit(self.service, changes)
         self.claims.drop([Entry.of(task) for task in surplus])
 
     def whole(self, sources: Mapping[str, Queue], tasks: list[Task]) -> list[Task]:
@@ -181,7 +181,7 @@ class Deliveries(Leasing):
         now = self.now()
         changes = [settle.reject_lost(task, sources[task.queue], now=now) for task in lost]
         with suppress(Unavailable):  # then their leases lapse, and it is seen again
-            commit(self.store, changes)
+            commit(self.service, changes)
         return [task for task in filled if task not in lost]
 
 

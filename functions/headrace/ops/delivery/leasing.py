@@ -38,7 +38,7 @@ from headrace.ops.shared.lanes import (
     turn_of,
     with_due_times,
 )
-from headrace.ops.shared.observed import GivenLease
+from headrace.ops.shared.lease_watch import GivenLease
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Done, Outcome, Refused
 

@@ -31,8 +31,8 @@ from headrace.domain.lease import GroupState
 from headrace.domain.queue import AGREED_AFTER, Queue
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
+from headrace.ops.shared.commits import commit, commit_proposed
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.shared.observed import commit, commit_proposed
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import halts, note_dying
 from headrace.store.base import Done, Position, Store
@@ -45,7 +45,7 @@ class Reaping(ServicePart):
     def lapsed(self, queue: Queue, place: Place) -> Iterator[Task]:
         """Take back leases at one *place* that seem to have lapsed, and yield the tasks.
 
-        For a dequeue that helps out: it reads few tasks unless those have lapsed (``observed``).
+        For a dequeue that helps out: it reads few tasks unless those have lapsed (``lease_watch``).
         """
         suspects = self.service.leases.watch.suspects(self.store, place, self.now())
         statuses = GroupStatuses(self.store, self.now)
@@ -82,7 +82,7 @@ class Reaping(ServicePart):
                 changes.append(judged)
             else:
                 self.service.leases.watch.read(task, judged, now=now)
-        for outcome in commit(self.store, changes):
+        for outcome in commit(self.service, changes):
             if isinstance(outcome, Done):
                 yield outcome.task
 
@@ -112,7 +112,7 @@ class Reaping(ServicePart):
             ids = [entry.task_id for entry in entries]
             note_dying(self.store, queue, self.store.read(ids, payload=False).values())
         expire = partial(plan.expire, queue=queue, now=now)
-        for outcome in commit_proposed(self.store, entries, expire):
+        for outcome in commit_proposed(self.service, entries, expire):
             if isinstance(outcome, Done):
                 yield outcome.task
 

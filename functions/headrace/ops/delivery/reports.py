@@ -24,8 +24,8 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held
 from headrace.domain.task import ErrorKind, State, Task, TaskError
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import with_present_ends
-from headrace.ops.shared.observed import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unmade
 from headrace.ops.tasks.enqueue import EnqueueResult
@@ -264,7 +264,7 @@ class Reports(ServicePart):
         changes = {place: plan for place, plan in planned.items() if isinstance(plan, Change)}
         results = {place: plan for place, plan in planned.items() if isinstance(plan, ReportResult)}
         refused: dict[int, Task | None] = {}
-        outcomes = commit(self.store, list(changes.values()))
+        outcomes = commit(self.service, list(changes.values()))
         for place, outcome in zip(changes, outcomes, strict=True):
             if isinstance(outcome, Done):
                 report = reports[place]

@@ -4,7 +4,6 @@ For workers beside the tables, such as the stations on Spark, which divide a que
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,28 +13,17 @@ from headrace.domain.lease import LeaseGroup
 from headrace.domain.operate import BulkAction, operate
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State, Task
-from headrace.ops.delivery.dequeue import Deliveries
-from headrace.ops.delivery.reaping import Reaping
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.lanes import ShardReader, some_due
-from headrace.ops.shared.leases import Leases
 from headrace.ops.shared.limiting import limited
-from headrace.ops.shared.observed import commit
-from headrace.ops.shared.queues import QueueOperations
-from headrace.store.base import Done, Store
+from headrace.ops.shared.service_part import ServicePart
+from headrace.store.base import Done
 
 _LOOK_EVERY: Final = timedelta(seconds=1)  # at the group
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class ShardDeliveries:
+class ShardDeliveries(ServicePart):
     """The use cases, with what they need from outside."""
-
-    store: Store
-    queues: QueueOperations
-    reaping: Reaping
-    deliveries: Deliveries
-    leases: Leases
-    now: Callable[[], datetime]
 
     def due(self, queue: str, *, by: datetime | None = None) -> bool:
         """Tell whether a task of *queue* could be dequeued now that was due *by* an instant.
@@ -54,7 +42,7 @@ class ShardDeliveries:
         return any(
             task.state is State.ENQUEUED and task.due_at <= until
             for place in source.places(State.INFLIGHT)
-            for task in self.reaping.lapsed(source, place)
+            for task in self.service.reaping.lapsed(source, place)
         )
 
     def queries(self, queue: str) -> float:
@@ -104,11 +92,11 @@ class ShardDeliveries:
             if source.paused(now):
                 return
             if group is None or looked_at is None or now - looked_at >= _LOOK_EVERY:
-                group, looked_at = self.leases.open_for(lease_id, queue), now
+                group, looked_at = self.service.leases.open_for(lease_id, queue), now
             reader = reader or ShardReader(self.store, source, shard, self.now)
             reader.until = now
             ready = self._alive(source, reader.page(min(count, max(1, page()))))
-            tasks = self.deliveries.lease(source, ready, worker=worker, group=group)
+            tasks = self.service.deliveries.lease(source, ready, worker=worker, group=group)
             count -= len(tasks)
             if tasks:
                 yield tasks
@@ -125,17 +113,17 @@ class ShardDeliveries:
         LeaseLost unless the group is open.
         """
         source, now = self.source(queue), self.now()
-        group = self.leases.open_for(lease_id, queue)
+        group = self.service.leases.open_for(lease_id, queue)
         planned = [operate(BulkAction.RUN, task, source, target=None, now=now) for task in tasks]
         changes = [one for one in planned if isinstance(one, Change)]
-        made_due = [one.task for one in commit(self.store, changes) if isinstance(one, Done)]
+        made_due = [one.task for one in commit(self.service, changes) if isinstance(one, Done)]
         due = [task for task in tasks if task.due_at <= now] + made_due
         versions = {task.id: task.version + 1 for task in due}
-        leased = self.deliveries.lease(
+        leased = self.service.deliveries.lease(
             source, [Entry.of(task) for task in due], worker=worker, group=group, rated=False
         )
         changed = [task for task in leased if task.version != versions[task.id]]
-        self.deliveries.give_back({queue: source}, changed)
+        self.service.deliveries.give_back({queue: source}, changed)
         return [task for task in leased if task not in changed]
 
     def contended(self, queue: str, shard: int) -> bool:
@@ -151,7 +139,7 @@ class ShardDeliveries:
 
     def source(self, queue: str) -> Queue:
         """Return *queue*.  Raises NotFound, and InvalidRequest for one with a target."""
-        source = self.queues.cached(queue)
+        source = self.service.queues.cached(queue)
         if source.settings.target is not None:
             message = f"queue {queue} has a target: its tasks are sent there, and nobody reads them"
             raise InvalidRequest(message)
@@ -163,5 +151,5 @@ class ShardDeliveries:
         over = [entry for entry in entries if entry.expires_at and entry.expires_at <= now]
         if not over:
             return entries
-        list(self.reaping.dead_letter(queue, over))
+        list(self.service.reaping.dead_letter(queue, over))
         return [entry for entry in entries if entry not in over]

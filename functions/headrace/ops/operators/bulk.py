@@ -26,8 +26,8 @@ from headrace.domain.queue import Queue, turn_kept
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task, TaskSnapshot
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import note_cancelled
-from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
@@ -222,7 +222,7 @@ class BulkOperations(ServicePart):
         changes = [(each, plan) for each, plan in planned if isinstance(plan, Change)]
         if action is BulkAction.CANCEL:
             note_dying(self.store, job.queue, [found[each.id] for each, _ in changes])
-        outcomes = commit(self.store, [change for _, change in changes])
+        outcomes = commit(self.service, [change for _, change in changes])
         results = {each.id: plan for each, plan in planned if isinstance(plan, BulkOutcome)}
         for (each, change), outcome in zip(changes, outcomes, strict=True):
             results[each.id] = became(each, change, outcome)
@@ -306,7 +306,7 @@ class BulkOperations(ServicePart):
                 change = _taking_over(change, dead_holder)
             if job.action is BulkAction.CANCEL:
                 note_dying(self.store, job.queue, [task])
-            outcome = commit(self.store, [change])[0]
+            outcome = commit(self.service, [change])[0]
             gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
                 return self._noted(job, task, gone=gone or _leaves(task, change, outcome))

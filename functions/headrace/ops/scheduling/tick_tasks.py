@@ -19,7 +19,7 @@ from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
 from headrace.domain.task import Missed, State, Task
 from headrace.domain.ticks import ticks
 from headrace.ops.scheduling.cron import read_cron
-from headrace.ops.shared.observed import commit
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.enqueue import (
     EnqueueOutcome,
@@ -165,7 +165,7 @@ class TickTasks(ServicePart):
                 continue
             then, fence = at.without(tick)
             change = plan.delete(task).together(fence, seen=task)
-            outcome = commit(self.store, [change])[0]
+            outcome = commit(self.service, [change])[0]
             if not isinstance(outcome, Done):
                 raise OvertakenError
             at = then

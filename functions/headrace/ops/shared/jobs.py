@@ -25,7 +25,7 @@ from headrace.domain.operate import Undo, kept
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task
 from headrace.ops.shared.audit import ActionOutcome
-from headrace.ops.shared.observed import commit
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_left
 from headrace.store.base import Done, Position, every_record
@@ -189,7 +189,7 @@ class Removals(ServicePart):
                 and task.state in job.states
                 and task.enqueued_at <= before
             ]
-            outcomes = commit(self.store, [kept(plan.purge(task), task, undo) for task in tasks])
+            outcomes = commit(self.service, [kept(plan.purge(task), task, undo) for task in tasks])
             gone = [
                 task
                 for task, outcome in zip(tasks, outcomes, strict=True)

@@ -22,7 +22,8 @@ from headrace.domain.patch import Patch
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
-from headrace.ops.shared.observed import LeaseWatch, commit
+from headrace.ops.shared.commits import commit
+from headrace.ops.shared.lease_watch import LeaseWatch
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Done, Position, Record, Store, every_record
 from headrace.store.call_scope import restricted, visible
@@ -80,6 +81,7 @@ class Leases(ServicePart):
         extended = change_group(self.store, groups.extend(group_id, now=self.now()))
         if extended is None:
             raise _lost(find_group(self.store, group_id))
+        self.watch.extended(extended)
         return extended
 
     def close(self, group_id: str, *, check: Callable[[LeaseGroup], None] = lambda _: None) -> None:
@@ -175,7 +177,7 @@ class Leases(ServicePart):
                         )
                         for task in tasks
                     ]
-                    outcomes = commit(self.store, changes)
+                    outcomes = commit(self.service, changes)
                     yield sum(isinstance(outcome, Done) for outcome in outcomes)
 
     def _pages(self, group: LeaseGroup, place: Place, *, payload: bool) -> Iterator[list[Task]]:

@@ -24,8 +24,8 @@ from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Membership, State, Task
 from headrace.domain.workflow import part_id, root_id
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import note_cancelled
-from headrace.ops.shared.observed import commit
 from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
@@ -111,7 +111,7 @@ class Cancelling(ServicePart):
         queue = self.service.queues.cached(task.queue)
         note_dying(self.store, queue, [task])
         change = plan.cancel(task, queue, now=self.now())
-        done = commit(self.store, [change])[0]
+        done = commit(self.service, [change])[0]
         if not isinstance(done, Done):
             return None
         if change.gone:

@@ -20,8 +20,8 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
 from headrace.domain.times import MICROSECOND
 from headrace.ops.shared.audit import checked_reason
+from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import with_present_ends
-from headrace.ops.shared.observed import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_left, note_unused
@@ -193,7 +193,7 @@ class TaskOperations(ServicePart):
                 if undo is None or undo.queue != task.queue:  # it may have moved on
                     undo = self.service.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
                 change = kept(plan.delete(task), task, undo)
-                deleted = commit(self.store, [change])[0]
+                deleted = commit(self.service, [change])[0]
                 # Gone since it was read: by this very call, if its answer was lost.
                 done = isinstance(deleted, Done) or not task.same_as(deleted.task)
                 outcome.changed = int(done)

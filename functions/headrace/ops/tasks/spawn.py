@@ -17,6 +17,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
 from headrace.domain.times import MICROSECOND
+from headrace.ops.shared.commits import commit_exactly
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_unused
@@ -170,7 +171,7 @@ class Spawning(ServicePart):
                 if lock not in kept_locks and not _passed_on(lock, taken)
             ]
             whole = _counting(replace(change, also=(*also, *births.values())), parent, births)
-            outcome = self.store.commit([whole])[0]
+            outcome = commit_exactly(self.service, [whole])[0]
             if isinstance(outcome, Done):
                 results = self._results(children, births, settled | twins)
                 self._note_unused(children, results)

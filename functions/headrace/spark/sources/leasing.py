@@ -332,10 +332,7 @@ def _uploaded(task: Task) -> str | None:
 @cache
 def shard_deliveries(connection: StoreConnection) -> ShardDeliveries:
     """Return the use cases of whole shards, made once in each process."""
-    uses = opened(connection)
-    return ShardDeliveries(
-        store(connection), uses.queues, uses.reaping, uses.deliveries, uses.leases, uses.now
-    )
+    return opened(connection).shard_deliveries
 
 
 def heartbeat(seconds: float, call: Callable[[], bool], *, name: str) -> Step:

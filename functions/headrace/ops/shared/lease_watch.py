@@ -1,74 +1,29 @@
-"""The store as the use cases have it: what is written through it is learnt from, whoever writes.
+"""The leases that this process knows, to find lapsed ones at little cost.
 
-It frees slots, and it knows which overdue leases a dequeue that helps out should look at, for half
-a read unit a time.
-
-The index knows the end of a lease as first granted.  Where heartbeats have put it off since, only
-the task can tell, and reading tasks would cost a queue of long ones more than all else.  But a
-process hears much itself: what its own dequeues lease, the heartbeats that go through it, and what
-it has read before.  So a lease that it gave out and heard no more of has very likely lapsed, and is
-read at once; so are two or three that it knows nothing of.  Of many strangers it reads one at a
-time, in turns with its looks at the index, and more only where that one has lapsed.  The rest is
-the reaper's, every minute.
-
-Changes that may take a key lock away with them are committed by ``commit``.
+A dequeue that helps the reaper spends half a read unit on overdue leases.  The index has the end of
+a lease as first granted; only the task has the end after heartbeats, and reading all tasks would
+cost a queue of long tasks more than all else.  But a process knows the leases of its own dequeues,
+the heartbeats that it handled, and the tasks that it has read.  So it reads at once a lease that it
+granted or renewed itself and that is over; the same goes for two or three unknown leases.  If many
+are unknown, it reads one at a time, in turns with pages of the index, and more only if that one has
+lapsed.  The reaper finds the rest, every minute.
 """
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.change import Change, Entry
 from headrace.domain.ids import group_of
-from headrace.domain.lease import LEASE_GROUPS, LeaseGroup
-from headrace.domain.patch import Patch, Patched
+from headrace.domain.lease import LeaseGroup
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.slots import remember
-from headrace.ops.shared.strict_order import note_unmade
-from headrace.store.base import Done, Noting, Outcome, Store
-
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
-
-def commit(store: Store, changes: Sequence[Change]) -> list[Outcome]:
-    """Commit *changes*; what a task cannot give up because it has it no longer, is left alone.
-
-    A task that waited past its expiry may have lost its dedupe key to a newer one.  The places in
-    strict orders that were taken for what is not made are noted as empty.
-    """
-    outcomes = store.commit(changes)
-    for place, (change, outcome) in enumerate(zip(changes, outcomes, strict=True)):
-        if isinstance(outcome, Done) or not outcome.blocked:
-            continue
-        lost = [change.also[blocked] for blocked in outcome.blocked]
-        if all(isinstance(also, KeyLock) and also.value is None for also in lost):
-            kept = tuple(also for also in change.also if also not in lost)
-            outcomes[place] = store.commit([replace(change, also=kept)])[0]
-    made = zip(changes, outcomes, strict=True)
-    note_unmade(store, (change for change, outcome in made if not isinstance(outcome, Done)))
-    return outcomes
-
-
-def commit_proposed(
-    store: Store, entries: Sequence[Entry], plan: Callable[[Entry | Task], Change]
-) -> list[Outcome]:
-    """Commit what *plan* makes of index entries, and of the task itself where that matters.
-
-    It does of one that holds a key, is counted in a batch, or is dropped when it expires.
-    """
-    outcomes = store.commit([plan(entry) for entry in entries])
-    for place, outcome in enumerate(outcomes):
-        task = None if isinstance(outcome, Done) else outcome.task
-        if task is not None and (task.dedupe_key or task.batches or task.on_expiry):
-            outcomes[place] = commit(store, [plan(task)])[0]
-    return outcomes
-
+from headrace.store.base import Done, Outcome, Store
 
 _Key = tuple[str, datetime]
 
@@ -228,44 +183,3 @@ class LeaseWatch:
 def _key(task: Task) -> _Key:
     """A delivery is known by the task and the end of its lease as first granted."""
     return (task.id, task.scheduled_at)
-
-
-class Observed:
-    """Passes everything on to *store*.
-
-    It frees the slots of what is ended, and lets *groups* know of ends and *watch* of heartbeats.
-    """
-
-    def __init__(self, service: "Service", store: Store) -> None:
-        self._service = service
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the store has
-        return getattr(self._store, name)
-
-    def commit(
-        self,
-        changes: Sequence[Change],
-        *,
-        partly: bool = False,
-        noting: Noting | None = None,
-    ) -> list[Outcome]:
-        """Make *changes* as the store does."""
-        outcomes = self._store.commit(changes, partly=partly, noting=noting)
-        if any(change.rule.source is State.INFLIGHT for change in changes):
-            self._service.slots.ended(changes, outcomes)
-            self._service.group_limits.ended(changes, outcomes)
-            self._service.leases.watch.written(changes, outcomes)
-        return outcomes
-
-    def patch(self, patch: Patch, *, lazy: bool = False) -> Patched:
-        """Make *patch* as the store does."""
-        patched = self._store.patch(patch, lazy=lazy)
-        if patch.kind == LEASE_GROUPS and patched.made and patched.fields:
-            self._service.leases.watch.extended(LeaseGroup.of(patched.fields))
-        return patched
-
-    @property
-    def store(self) -> Store:
-        """The same, for those who ask for a store."""
-        return cast("Store", self)

@@ -1,0 +1,58 @@
+"""Commits of changes of tasks, with their effects on what this process knows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.task import State, Task
+from headrace.ops.shared.strict_order import note_unmade
+from headrace.store.base import Done, Outcome
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
+
+def commit(service: "Service", changes: Sequence[Change]) -> list[Outcome]:
+    """Commit *changes*; if a task has lost a key lock that its change releases, leave the lock out.
+
+    A task that waited past its expiry may have lost its dedupe key to a newer one.  The places in
+    strict orders of changes that failed are noted as empty.
+    """
+    outcomes = commit_exactly(service, changes)
+    for place, (change, outcome) in enumerate(zip(changes, outcomes, strict=True)):
+        if isinstance(outcome, Done) or not outcome.blocked:
+            continue
+        lost = [change.also[blocked] for blocked in outcome.blocked]
+        if all(isinstance(also, KeyLock) and also.value is None for also in lost):
+            kept = tuple(also for also in change.also if also not in lost)
+            outcomes[place] = commit_exactly(service, [replace(change, also=kept)])[0]
+    made = zip(changes, outcomes, strict=True)
+    failed = (change for change, outcome in made if not isinstance(outcome, Done))
+    note_unmade(service.store, failed)
+    return outcomes
+
+
+def commit_exactly(service: "Service", changes: Sequence[Change]) -> list[Outcome]:
+    """Commit *changes*, free the slots of deliveries that they end, and learn from heartbeats."""
+    outcomes = service.store.commit(changes)
+    if any(change.rule.source is State.INFLIGHT for change in changes):
+        service.slots.ended(changes, outcomes)
+        service.group_limits.ended(changes, outcomes)
+        service.leases.watch.written(changes, outcomes)
+    return outcomes
+
+
+def commit_proposed(
+    service: "Service", entries: Sequence[Entry], plan: Callable[[Entry | Task], Change]
+) -> list[Outcome]:
+    """Commit the *plan* of each index entry, or of its task if that matters.
+
+    It matters for a task that holds a key, is counted in a batch, or is dropped when it expires.
+    """
+    outcomes = service.store.commit([plan(entry) for entry in entries])
+    for place, outcome in enumerate(outcomes):
+        task = None if isinstance(outcome, Done) else outcome.task
+        if task is not None and (task.dedupe_key or task.batches or task.on_expiry):
+            outcomes[place] = commit(service, [plan(task)])[0]
+    return outcomes

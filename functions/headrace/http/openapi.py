@@ -44,24 +44,9 @@ _PROBLEMS: Final = {
 
 
 _NO_CONTENT: Final = 204
-_CONFLICTS: Final = frozenset(
-    {
-        "create_queue",
-        "create_key",
-        "replace_queue",
-        "delete_task",
-        "cancel_task",
-        "reindex_queue",
-        "pause_action",
-        "resume_action",
-        "cancel_action",
-        "dequeue",
-        "dequeue_many",
-        "open_lease",
-        "extend_lease",
-        "close_lease",
-    }
-)
+_CONFLICTS: Final = frozenset({"replace_queue", "delete_task", "close_lease"})
+"""Operations other than POST that may answer 409."""
+
 _KEY_PARAMETER: Final = {
     "name": repeats.HEADER,
     "in": "header",
@@ -85,7 +70,6 @@ _ATTEMPT_PARAMETER: Final = {
     ),
     "schema": {"type": "integer", "minimum": 1, "maximum": 999_999},
 }
-_OWN_RECORD: Final = frozenset({"dequeue", "dequeue_many"})
 _REPLAYED: Final = {
     repeats.REPLAYED: {
         "description": "In the answer to a repeat.",
@@ -209,7 +193,7 @@ def _without_null_defaults(node: JsonValue) -> JsonValue:
 def _may_be_repeated(operation: Document) -> None:
     """Add the header that makes a repeat safe, and the header of an answer to a repeat."""
     operation["parameters"].append(_KEY_PARAMETER)
-    if operation["operationId"] in _OWN_RECORD:
+    if operation["operationId"] in repeats.DEQUEUES:
         operation["parameters"].append(_ATTEMPT_PARAMETER)
     for status, answer in operation["responses"].items():
         if status.startswith("2"):

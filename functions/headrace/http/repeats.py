@@ -25,7 +25,8 @@ REPLAYED: Final = "Idempotent-Replay"
 ATTEMPT: Final = "X-Attempt"
 """The header with the number of the client's try; at the first try a dequeue saves a read unit."""
 
-_NOT_RECORDED: Final = frozenset({"report", "dequeue", "dequeue_many", "upload_payload"})
+DEQUEUES: Final = frozenset({"dequeue", "dequeue_many"})
+_NOT_RECORDED: Final = DEQUEUES | {"report", "upload_payload"}
 """Operations whose answer is not recorded: the tasks record them, or the operation does.
 
 A recorded answer of an upload would be a URL with which everyone can write.

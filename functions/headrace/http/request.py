@@ -101,7 +101,8 @@ class Request:
         try:
             if isinstance(body, bytes):
                 _check_size(len(body))
-                return body.decode()
+                body = self.body = body.decode()
+                return body
             _check_size(len(body) if body.isascii() else len(body.encode()))
         except UnicodeError:
             message = "the body is not UTF-8"

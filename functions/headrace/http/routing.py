@@ -99,21 +99,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Route:
-    """One route.
+    """One route of the API.
 
-    A key needs all of *permissions*.  *queue* is the queue of a route whose path names none.
-    The OpenAPI document takes the id of the operation, its summary and its description from the
-    name and the docstring of the function, and the answer's schema from the type that it returns.
+    A key needs all of *permissions*. *queue* is the queue of a route whose path names none.
+    *status* is the status of an answer without one of its own.
 
-    Args:
-        status: of an answer that is no Reply.
-        answer: what the answer is.
-        schema: the name of the answer's schema, where the type has several.
-        also: other statuses of the same answer.
-        responses: takes the place of the four before it.
-        description: ends the description, where that is not a constant.
-        more: further members of the operation.
-
+    For the OpenAPI document, the name and the docstring of the function are the id, the summary and
+    the description of the operation, and its return type is the schema of the answer. *answer*
+    describes the answer, and *also* the same answer with other statuses. *schema* names the schema
+    if the type has several. *responses* replaces all of these. *description* is added to the
+    docstring, *more* to the operation.
     """
 
     method: str

@@ -25,7 +25,7 @@ from headrace.http.events import (
     proxy_event,
     read_answer,
 )
-from headrace.http.request import Reply, Request, bearer, lower_case, query_of
+from headrace.http.request import Reply, Request, bearer, query_of
 from headrace.local import TemplateInvalid
 from headrace.local.payloads import PayloadStreams
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
@@ -268,7 +268,7 @@ class Gateway:
             method,
             raw_path,
             request_id=request_id,
-            headers=_headers(request),
+            headers={name.title(): value for name, value in _headers(request).items()},
             query=request.query,
             body=request.body,
             resource=path.template,
@@ -299,7 +299,7 @@ def _short(
         request.path,
         id=context.aws_request_id,
         context=context,
-        headers=lower_case(_headers(request)),
+        headers=_headers(request),
         query=query_of(request.query),
         body=request.body,
         base=request.base,
@@ -347,10 +347,9 @@ def _rank(template: str) -> list[int]:
 def _headers(request: LocalRequest) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in request.headers:
-        title = name.title()
         between = "; " if name == "cookie" else ", "
-        headers[title] = f"{headers[title]}{between}{value}" if title in headers else value
-    headers["X-Forwarded-For"] = request.source
-    headers["X-Forwarded-Proto"] = request.proto
-    headers["X-Forwarded-Port"] = str(request.port)
+        headers[name] = f"{headers[name]}{between}{value}" if name in headers else value
+    headers["x-forwarded-for"] = request.source
+    headers["x-forwarded-proto"] = request.proto
+    headers["x-forwarded-port"] = str(request.port)
     return headers

@@ -16,23 +16,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """What a deployment decides.
+    """The settings of a deployment.
 
-    ``dynamodb_url`` None is Amazon DynamoDB; ``admin_key`` None lets nobody in, and the audit knows
-    who has it by ``admin_name``; ``session_secret`` signs the console's sessions, None where there
-    is no console; ``sender`` is how changes go out (see DynamoStore).
+    ``dynamodb_url`` None is Amazon DynamoDB.  ``admin_key`` None lets nobody in with a deployment
+    key; the audit shows its holder as ``admin_name``.  ``session_secret`` signs the console's
+    sessions, None without a console.  ``sender`` is how changes are sent (see DynamoStore).
+
     ``long_poll_seconds`` is the longest time that a request may wait in the service.
-    ``lake`` is where raw changes are written, a folder or ``s3://bucket/prefix``;
-    ``lake_payloads`` are patterns of the queues whose payloads go there too.  ``payloads`` is where
-    texts of tasks are kept that have more than ``payload_offload_bytes``, 0 for none; a folder or
-    ``s3://bucket/prefix``, and for a file always a folder beside it.  ``metrics`` is the stack that
-    metrics are about, None for no metrics.  The two that end in ``_arn`` name secrets which
-    `with_secrets` reads.  ``function`` is the name of the Lambda function that this is, None
-    elsewhere.  ``push`` is what may be a target; ``dispatcher`` names the function that sends to
-    targets, None where this process does, or nobody; ``reaper`` the one that works on actions, None
-    where that looks by itself.  ``insecure_cookies`` lets people sign in to the console over plain
-    http.  ``tables_named`` is whether the names of the tables were given, or are those of a service
-    on one machine.
+
+    ``lake`` is the place of raw changes, a folder or ``s3://bucket/prefix``; ``lake_payloads`` are
+    patterns of the queues whose payloads are written there too.  ``payloads`` is the place of texts
+    of tasks with more than ``payload_offload_bytes``, 0 for none; a folder or
+    ``s3://bucket/prefix``, and for a file always a folder beside it.
+
+    ``metrics`` is the stack that metrics are about, None for no metrics.  The two that end in
+    ``_arn`` name secrets for `with_secrets`.  ``function`` is the name of the current Lambda
+    function, None elsewhere.
+
+    ``push`` are the rules for targets; ``dispatcher`` is the function that sends to targets, None
+    if this process does.  ``reaper`` is the function that works on actions, None if this process
+    does.  ``insecure_cookies`` lets people sign in to the console over plain http.
+    ``tables_named`` is whether the names of the tables were given, or are the defaults of a local
+    machine.
     """
 
     tasks_table: str = "headrace-tasks"

@@ -38,9 +38,9 @@ def emit(stack: str | None, measured: Measured, now: datetime, out: TextIO | Non
 
 
 def of_reaper(reaped: Mapping[str, float]) -> Measured:
-    """Return the metrics of a pass of the reaper, from what it says that it did.
+    """Return the metrics of a pass of the reaper.
 
-    One that has not seen every queue does not tell how old the oldest is.
+    A pass that has not seen every queue leaves out the age of the oldest task.
     """
     taken_back = {"LeasesLapsed": (reaped["retried"] + reaped["dead_lettered"], COUNT)}
     if reaped["throttled"] or reaped["unseen"]:

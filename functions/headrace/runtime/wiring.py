@@ -17,7 +17,7 @@ from headrace.domain.offload import ObjectStore
 from headrace.runtime.service import Service
 from headrace.runtime.settings import Settings
 from headrace.store.base import Lake, Store
-from headrace.store.call_scope import discreet, during
+from headrace.store.call_scope import during, hide_foreign_costs
 from headrace.store.lake import lake_at
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def build(
 
 
 def tables_of(settings: Settings, store: Store, objects: ObjectStore | None) -> Store:
-    """Return *store* as use cases have it: costs tell nobody more than he may know."""
-    shown = discreet(store)
+    """Return *store* with offloaded texts, and with costs that hide foreign queues."""
+    shown = hide_foreign_costs(store)
     if objects is None or (not settings.payload_offload_bytes and objects.unused()):
         return shown
     from headrace.store.offload import Offloading  # noqa: PLC0415  most functions start without
@@ -73,7 +73,7 @@ def objects_of(settings: Settings) -> "ObjectStore | None":
     """Return where the settings say that large texts are kept."""
     if settings.payloads is None:
         return None
-    from headrace.store.objects import objects_at  # noqa: PLC0415  likewise
+    from headrace.store.objects import objects_at  # noqa: PLC0415  AWS only, and a file needs none of it
 
     return objects_at(settings.payloads)
 
@@ -127,8 +127,8 @@ def _from_env() -> Service:
 
 def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
     """Return the store on the tables of *settings*; *lanes* as in DynamoStore."""
-    from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  likewise
-    from headrace.store.dynamo.connect import connected  # noqa: PLC0415  likewise
+    from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  AWS only, and a file needs none of it
+    from headrace.store.dynamo.connect import connected  # noqa: PLC0415  AWS only, and a file needs none of it
 
     return DynamoStore(
         connected(settings.dynamodb_url),
@@ -141,6 +141,6 @@ def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
 
 def table_stream(settings: Settings) -> "TableStream":
     """Return the stream of the tasks table of *settings*."""
-    from headrace.store.dynamo.table_stream import TableStream  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.table_stream import TableStream  # noqa: PLC0415  AWS only, and a file needs none of it
 
     return TableStream(settings.dynamodb_url, settings.tasks_table)

@@ -286,12 +286,12 @@ _WRITE_BYTES: Final = 1024
 _READ_BYTES: Final = 4096
 
 
-def discreet(store: Store) -> Store:
+def hide_foreign_costs(store: Store) -> Store:
     """Return *store*, which charges restricted keys one unit for a task outside their queues."""
-    return cast("Store", _Discreet(store))
+    return cast("Store", _ForeignCostsHidden(store))
 
 
-class _Discreet:
+class _ForeignCostsHidden:
     def __init__(self, store: Store) -> None:
         self._store = store
 

@@ -48,7 +48,7 @@ def _long() -> float:
 
 
 class ActionWork(ServicePart):
-    """The use case, with what it needs from outside; *part* is the most tasks of one part."""
+    """Works on actions; *part* is the largest number of tasks of one part."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

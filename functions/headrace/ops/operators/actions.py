@@ -52,13 +52,13 @@ class ActionOperations(ServicePart):
         reason: str = "",
         check: Check = lambda _: None,
     ) -> ActionRun:
-        """Begin an action on the tasks of a set from *at* on: up to *most* of them, or all.
+        """Begin an action on the tasks of a selection from *at* on: up to *most* of them, or all.
 
-        *at* is how many had been given to actions when that was decided: what is sent twice is
-        begun once.  *to_queue* is where a move goes, for good from the first time on.  What is
-        deleted can be brought back within *undo_in_seconds*.
-        Raises NotFound for the set and the queue, InvalidRequest naming ``to_queue`` or ``reason``,
-        Conflict for a set that is further by now, and as *check* does, of the set with its target.
+        *at* is the number of its tasks that earlier actions have taken, as the caller saw it, so a
+        repeated request begins nothing twice.  *to_queue* is the target of a move, fixed by the
+        first action.  Deleted tasks can be restored within *undo_in_seconds*.  Raises NotFound for
+        the selection and the queue, InvalidRequest naming ``to_queue`` or ``reason``, Conflict for
+        a selection that has progressed, and as *check* does for the selection with its target.
         """
         why = checked_reason(reason)
         found = self.service.selections.get(set_name, check=check)
@@ -80,9 +80,10 @@ class ActionOperations(ServicePart):
         undo_in_seconds: int = 0,
         reason: str = "",
     ) -> ActionRun:
-        """Begin an action on all that *where* means now in *queues*; the service looks for them.
+        """Begin an action on all tasks that *where* matches now in *queues*.
 
-        Raises as begin(), and InvalidRequest for queues and states as Selections.look() does.
+        The service finds them.  Raises as begin(), and InvalidRequest for queues and states as
+        Selections.look() does.
         """
         why = checked_reason(reason)
         if action is BulkAction.MOVE:
@@ -118,7 +119,7 @@ class ActionOperations(ServicePart):
     ) -> Found[ActionRun]:
         """Return a page of actions, the latest first, of one *queue* or all.
 
-        It may be short and not the last.  Raises InvalidRequest for a forged cursor.
+        A page may be short and not the last.  Raises InvalidRequest for a forged cursor.
         """
         scope, now = f"actions {queue} {where.text}", self.now()
         after = self.service.cursors.read(scope, cursor) if cursor else ""
@@ -133,35 +134,35 @@ class ActionOperations(ServicePart):
         return Found(tuple(runs), None)
 
     def under_way(self, *, allowed: Allowed = _anyone) -> tuple[ActionRun, ...]:
-        """Return the actions that are not over, the latest first; the first hundred."""
+        """Return the unfinished actions, the latest first; at most a hundred."""
         marks, _ = self.store.records(UNDER_WAY, limit=_PAGE)
         records = (self.store.record(KIND, mark.name) for mark in marks)
         runs = (ActionRun.of(record) for record in records if record is not None)
         return tuple(run for run in runs if not run.over and allowed(run))
 
     def pause(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """Let an action rest; the part that is under way is finished.
+        """Pause an action after its current part.
 
-        Raises NotFound, and Finished for one that is over.
+        Raises NotFound, and Finished for an action that is over.
         """
         return self._turn(run_id, ActionStatus.PAUSED, allowed)
 
     def resume(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """Let an action go on that rests; from now on the rights of the caller count.
+        """Resume a paused action with the rights of the caller.
 
         Raises as pause().
         """
         return self._turn(run_id, ActionStatus.RUNNING, allowed)
 
     def cancel(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """End an action where it is; what is done stays done.  May be repeated.
+        """End an action after its current part; changed tasks stay changed.  May be repeated.
 
         Raises as pause().
         """
         return self._turn(run_id, ActionStatus.CANCELLED, allowed)
 
     def give_up(self, undo_id: str) -> None:
-        """Cancel the action whose tasks that undo brings back: it would take them again."""
+        """Cancel the action of an undo, which would delete the restored tasks again."""
         for mark in every_record(self.store, UNDER_WAY, page=_PAGE):
             record = self.store.record(KIND, mark.name)
             if record is not None and undo_id in ActionRun.of(record).undos.values():
@@ -221,7 +222,7 @@ class ActionOperations(ServicePart):
         return bool(self.store.records("acting", limit=1)[0])
 
     def hand_over(self, run: ActionRun) -> None:
-        """Note of its set which tasks *run* has."""
+        """Record in the selection which of its tasks *run* has taken."""
         if run.until is not None:
             found = self.service.selections.get(run.set_name)
             if found.at < run.until:
@@ -273,7 +274,7 @@ class ActionOperations(ServicePart):
 
 
 def entry_of(run: ActionRun) -> AuditRecord:
-    """Return the entry that the audit has of *run*; complete once it is over."""
+    """Return the audit entry of *run*; it is complete once *run* is over."""
     where = {
         **run.where.fields(),
         **({"to_queue": run.to_queue} if run.to_queue else {}),

@@ -96,7 +96,7 @@ class _Job:
 
 
 class BulkOperations(ServicePart):
-    """The use case, with what it needs from outside; *patience* is seconds one call may take."""
+    """Changes many tasks, for up to *patience* seconds per call."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

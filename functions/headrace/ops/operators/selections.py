@@ -52,7 +52,7 @@ def _anyone(_found: TaskSelection) -> None:
 
 
 class Selections(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Begins, continues and reads selections."""
 
     def look(
         self,
@@ -94,7 +94,7 @@ class Selections(ServicePart):
         self.service.queues.cached(to_queue)
 
     def get(self, name: str, *, check: Check = _anyone) -> TaskSelection:
-        """Return a selection.  Raises NotFound when there is none, and as *check* does."""
+        """Return a selection.  Raises NotFound if it does not exist, and as *check* does."""
         record = self.store.record(KIND, name)
         if record is None or (record.expires_at is not None and record.expires_at <= self.now()):
             message = "the selection of tasks does not exist any longer; make it again"

@@ -46,13 +46,13 @@ _NETWORK_BITS: Final = 64  # of an IPv6 address: what one subscriber is given
 
 
 class Attempts(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Verifies keys, and limits wrong ones by source."""
 
     def verify(self, presented: str, *, source: str) -> Principal:
-        """Return whose key was *presented* from the address *source*.
+        """Return the principal of the key *presented* from the address *source*.
 
-        Raises Unauthenticated for a wrong one, and RateLimited, whatever the key, for a source
-        that had too many wrong ones.
+        Raises Unauthenticated for a wrong key, and RateLimited, even for a right one, after too
+        many wrong ones from the source.
         """
         name = source_of(source)
         self._count(name, -1)
@@ -67,7 +67,7 @@ class Attempts(ServicePart):
         return principal
 
     def _count(self, name: str, step: int) -> None:
-        """Use an attempt (-1) or restore one (1).  Raises RateLimited when there is none."""
+        """Use an attempt (-1) or restore one (1).  Raises RateLimited without attempts."""
         for _ in range(_TRIES):
             now = self.now()
             record = self.store.record(_ATTEMPTS, name)
@@ -115,17 +115,18 @@ def new_nonce() -> str:
 
 
 class Sessions(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Begins, resumes and ends sessions."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
         self.new_nonce: Callable[[], str] = new_nonce
 
     def sign_in(self, presented: str, *, source: str, request_id: str | None = None) -> Session:
-        """Begin a session with the key that was *presented* from the address *source*.
+        """Begin a session with the key *presented* from the address *source*.
 
         Both a session and the refusal of a key are in the audit.  Raises Unauthenticated for a
-        wrong key, and RateLimited as Attempts do, which is in no audit: it would fill it.
+        wrong key, and RateLimited as Attempts do; that is not in the audit, because it would fill
+        it.
         """
         where = {"source": source}
         try:

@@ -34,7 +34,7 @@ _RESTORED: Final = "RESTORED"
 
 
 class Undoing(ServicePart):
-    """The use case, with what it needs from outside; *patience* is seconds one call may take."""
+    """Restores the tasks of an undo, for up to *patience* seconds per call."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

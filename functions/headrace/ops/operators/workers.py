@@ -1,8 +1,8 @@
-"""The registry of workers: who is alive, what they work on, and what an operator asks of them.
+"""The registry of workers: the live ones, their tasks, and the commands for them.
 
-A worker is a record that its heartbeat renews.  A command is a note on that record which the
-next heartbeat brings back.  Both cost one write and no read; a heartbeat reads the record
-first where a key for some queues gives it, or where it leaves out when its process began.
+A worker is a record that its heartbeat renews.  A command is a note on that record, which the next
+heartbeat returns.  Both cost one write and no read; a heartbeat reads the record first if its key
+is for some queues only, or if it leaves out when its process began.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ _SHOWN: Final = 128
 
 
 class WorkerOperations(ServicePart):
-    """The use cases of workers, with what they need from outside."""
+    """Records heartbeats, shows workers, and sends them commands."""
 
     def alive(
         self, by: Principal, heartbeat: WorkerHeartbeat, *, goes_on: bool = False
     ) -> Command | None:
-        """Note a heartbeat and return what the worker is asked to do; one write unit.
+        """Record a heartbeat and return the command for the worker; one write unit.
 
-        *goes_on*: it began when the worker that is alive under its name did, if there is one.
-        Raises Forbidden unless *by* is for each of its queues, those that it had before included.
+        With *goes_on*, it began when the live worker of its name did, if there is one.  Raises
+        Forbidden unless *by* may use all of its queues, earlier ones included.
         """
         by.require(Permission.WORK, *heartbeat.queues)
         if goes_on or not by.everywhere:
@@ -56,13 +56,11 @@ class WorkerOperations(ServicePart):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found[LiveWorker]:
-        """Return a page of the workers on *by*'s queues, by name, without the silent ones.
+        """Return a page of the live workers on *by*'s queues, by name.
 
-        *where* is compared with what *by* may know of them.
-
-        It may be short and not the last.
-        Of other queues it says nothing, and names running tasks only where all queues are *by*'s.
-        Raises InvalidRequest for a forged cursor.
+        *where* is compared with the fields that *by* may see.  A page may be short and not the
+        last.  Other queues are left out, and running tasks are named only if *by* may see all
+        queues.  Raises InvalidRequest for a forged cursor.
         """
         by.require(Permission.LIST)
         scope, now = f"workers of {by.patterns} {where.text}", self.now()
@@ -91,7 +89,7 @@ class WorkerOperations(ServicePart):
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found[LiveWorker]:
-        """Return a page of workers as list() does, but with those that went silent lately."""
+        """Return a page of workers as list() does, with recently silent ones."""
         by.require(Permission.LIST)
         scope, now = f"remembered workers of {by.patterns} {where.text}", self.now()
 
@@ -113,8 +111,8 @@ class WorkerOperations(ServicePart):
     def one(self, by: Principal, name: str) -> LiveWorker:
         """Return a worker as remembered() shows it.
 
-        Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for a worker
-        of other queues.
+        Raises NotFound; a *by* that may not see all queues gets Forbidden instead, also for a
+        worker of other queues.
         """
         by.require(Permission.LIST)
         with flat_rate():
@@ -127,10 +125,10 @@ class WorkerOperations(ServicePart):
     def tasks(
         self, by: Principal, workers: Sequence[LiveWorker], *, of_each: int
     ) -> dict[str, Sequence[Task]]:
-        """Return the tasks that *workers* say they are at, by their names, the oldest first.
+        """Return the tasks that *workers* report as running, by worker name, the oldest first.
 
-        Of each worker *of_each* are read at most, the first that it names; without what is in
-        flight no more, and what is not *by*'s.
+        At most *of_each* are read for each worker.  Tasks that are not in flight, and tasks that
+        *by* may not see, are left out.
         """
         named = {
             worker.heartbeat.name: (worker.heartbeat.running or ())[:of_each] for worker in workers
@@ -151,11 +149,11 @@ class WorkerOperations(ServicePart):
         }
 
     def ask(self, by: Principal, name: str, command: Command) -> LiveWorker:
-        """Leave *command* for the worker's next heartbeat; it holds for this process only.
+        """Leave *command* for the next heartbeat of the worker's current process.
 
-        A worker asked to stop is not asked for less.  Raises NotFound for one that is silent or
-        unknown, and Forbidden unless *by* is for each of its queues; a *by* that is not for all
-        queues gets Forbidden for both.
+        A worker that was asked to stop gets no weaker command.  Raises NotFound for a silent or
+        unknown worker, and Forbidden unless *by* may use all of its queues; a *by* that may not see
+        all queues gets Forbidden for both.
         """
         by.require(Permission.OPERATE)
         record, worker = self._found(by, name)
@@ -191,7 +189,7 @@ class WorkerOperations(ServicePart):
 
 
 def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
-    """Return *worker* as *by* may know it; None for one of others' queues."""
+    """Return *worker* as *by* may see it; None for a worker of other queues."""
     heartbeat = worker.heartbeat
     own = tuple(filter(by.covers, heartbeat.queues))
     if len(own) == len(heartbeat.queues):

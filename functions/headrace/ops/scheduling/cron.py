@@ -49,7 +49,7 @@ class _Calendar(CronSim):
         self._nearest = nearest
 
     def match_dom(self, d: date) -> bool:
-        """Tell whether the day of the month matches."""
+        """Return whether the day of the month matches."""
         return super().match_dom(d) or any(
             _nearest_weekday(d.year, d.month, day) == d.day for day in self._nearest
         )

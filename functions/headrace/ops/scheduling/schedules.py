@@ -51,7 +51,7 @@ class LastRun:
 
 
 class Schedules(ServicePart):
-    """The use cases, with what they need from outside."""
+    """Puts, shows, runs, pauses and deletes schedules."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

@@ -77,7 +77,7 @@ class At:
 
 
 class TickTasks(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Enqueues and removes the tasks of ticks."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

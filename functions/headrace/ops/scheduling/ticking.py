@@ -45,7 +45,7 @@ class Ticked:
 
 
 class Ticking(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Enqueues the ticks of all schedules."""
 
     def run(self) -> Ticked:
         """Look at every schedule once; the most urgent ones go first.

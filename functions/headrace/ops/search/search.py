@@ -46,7 +46,7 @@ class FoundTasks:
 
 
 class Search(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Searches all queues."""
 
     def across(self, by: Principal, where: TaskFilter, *, limit: int = 50) -> FoundTasks:
         """Return up to *limit* tasks of *by*'s queues that *where* means.
@@ -118,7 +118,7 @@ class SavedView:
 
 
 class SavedViews(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Saves, lists and removes views."""
 
     def of(self, place: str) -> Sequence[SavedView]:
         """Return the views of *place*, by name."""

@@ -122,7 +122,7 @@ class AuditFilter:
 
 
 class Audit(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Writes and reads the audit."""
 
     @contextmanager
     def action(

@@ -64,7 +64,7 @@ class _Standings:
 
 
 class GroupLimits(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Takes and frees the slots of groups."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

@@ -1,12 +1,12 @@
 """The leases that this process knows, to find lapsed ones at little cost.
 
 A dequeue that helps the reaper spends half a read unit on overdue leases.  The index has the end of
-a lease as first granted; only the task has the end after heartbeats, and reading all tasks would
-cost a queue of long tasks more than all else.  But a process knows the leases of its own dequeues,
-the heartbeats that it handled, and the tasks that it has read.  So it reads at once a lease that it
-granted or renewed itself and that is over; the same goes for two or three unknown leases.  If many
-are unknown, it reads one at a time, in turns with pages of the index, and more only if that one has
-lapsed.  The reaper finds the rest, every minute.
+a lease as first granted; only the task has the end after heartbeats, and reading all tasks would be
+the largest cost of a queue with long tasks.  But a process knows the leases of its own dequeues,
+the heartbeats that it handled, and the tasks that it has read.  So it reads immediately a lease
+that it granted or renewed itself and that is over; the same goes for two or three unknown leases.
+If many are unknown, it reads one at a time, in turns with pages of the index, and more only if that
+one has lapsed.  The reaper finds the rest, every minute.
 """
 
 import threading
@@ -40,8 +40,8 @@ class SuspectStanding(StrEnum):
     """What this process makes of an overdue entry."""
 
     GOOD = auto()  #: the lease goes on, as it heard or read
-    MISSED = auto()  #: it gave the lease out, or last prolonged it, and has heard no more
-    NEW = auto()  #: never heard of
+    MISSED = auto()  #: this process granted or renewed the lease last
+    NEW = auto()  #: unknown
     OLD = auto()  #: read before, and found good then
 
 
@@ -64,7 +64,7 @@ class GivenLease(NamedTuple):
 
 @dataclass(slots=True)
 class _Looks:
-    """What is left to be read in one partition, and whether the last time was at the index."""
+    """The entries still to be read in one partition, and whether the last read was of the index."""
 
     pending: Sequence[Entry] = ()
     at_index: bool = False
@@ -72,7 +72,7 @@ class _Looks:
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """Entries to read: those that have very likely lapsed, and others, ``few`` of them at first."""
+    """Entries to read: ``likely`` lapsed ones, and ``others``, at first ``few`` of them."""
 
     likely: Sequence[Entry] = ()
     others: Sequence[Entry] = ()
@@ -81,9 +81,9 @@ class Suspects:
 
 @dataclass(slots=True)
 class LeaseWatch:
-    """What this process knows of leases.
+    """The leases that this process knows.
 
-    Dequeues add to *given* what they lease, without waiting for anybody; who looks learns of it.
+    Dequeues append their leases to *given* without a lock; the next lookup adds them.
     """
 
     given: deque[GivenLease] = field(default_factory=partial(deque, maxlen=_REMEMBERED))
@@ -127,10 +127,9 @@ class LeaseWatch:
             return SuspectStanding.MISSED if known.ours and not astray else SuspectStanding.OLD
 
     def suspects(self, store: Store, place: Place, now: datetime) -> Suspects:
-        """Return the entries to read of one partition: at most half a unit is spent on finding out.
+        """Return the entries of one partition to read; finding them costs at most half a unit.
 
-        The newest that are overdue come first: of those that have been so for long the reaper has
-        seen that they are good.
+        The newest overdue entries come first: the reaper has seen that the older ones are valid.
         """
         with self._lock:
             looks = self._looks.get(place) or _Looks()
@@ -163,7 +162,7 @@ class LeaseWatch:
                 looks.pending = [*rest, *(one for one in looks.pending if one not in rest)]
 
     def _heard_of(self, key: _Key) -> _KnownSuspect | None:
-        """Return what is known of a lease, after learning of those given out since."""
+        """Return the known state of a lease, after adding the recently given ones."""
         while self.given:
             given = self.given.popleft()
             if given.key not in self._known:  # else that is newer

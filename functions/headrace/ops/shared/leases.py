@@ -1,8 +1,8 @@
-"""Group leases: opening, extending and closing them, and what they hold.
+"""Group leases: open, extend and close them, and list the tasks under them.
 
-What a group holds the index tells: its tasks stand at the group's first end, which never changes.
-Closing a group marks it first and gives its tasks back after; what the index did not show yet, or
-what there was no time for, the reaper gives back, for which the closing is written down.
+The index shows the tasks of a group: they are at the group's first end, which never changes.
+Closing a group marks it first and then releases its tasks.  A closing is recorded, so that the
+reaper releases tasks that the index did not show yet, or that there was no time for.
 """
 
 import json
@@ -40,10 +40,7 @@ _LATECOMERS: Final = timedelta(seconds=60)
 
 
 class Leases(ServicePart):
-    """The use cases of group leases, with what they need from outside.
-
-    *patience* is how many seconds a closing gives tasks back itself.
-    """
+    """Opens, extends and closes group leases; close() releases tasks for *patience* seconds."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -85,11 +82,11 @@ class Leases(ServicePart):
         return extended
 
     def close(self, group_id: str, *, check: Callable[[LeaseGroup], None] = lambda _: None) -> None:
-        """End a group and give back what is unsettled under it, due now, no attempt used.
+        """Close a group and release its unsettled tasks, due now, without using an attempt.
 
-        What it takes longer than *patience* to give back, the reaper does.  *check* may raise for a
-        group that must not be touched.  Closing it again goes on with that.
-        Raises NotFound for an unknown group, and LeaseLost for one that has lapsed.
+        The reaper releases the tasks that take longer than *patience* seconds.  *check* may raise
+        for a group that must not be closed.  Closing a group again resumes the release.  Raises
+        NotFound for an unknown group, and LeaseLost for one that has lapsed.
         """
         now = self.now()
         group = find_group(self.store, group_id)
@@ -133,10 +130,10 @@ class Leases(ServicePart):
     def held(
         self, group_id: str, queue: str, shard: int, *, payload: bool = True
     ) -> Iterator[Task]:
-        """Yield what a group holds in one shard of *queue*, whoever dequeued it.
+        """Yield the tasks of a group in one shard of *queue*, of all workers.
 
-        So one that is started again finds what was leased before; nothing for an unknown group.
-        The index may lag: a task leased a moment ago may be missing.
+        So a restarted worker finds the tasks that it had leased; nothing for an unknown group.  The
+        index may lag: a task leased a moment ago may be missing.
         """
         group = find_group(self.store, group_id)
         if group is None:
@@ -150,7 +147,7 @@ class Leases(ServicePart):
             yield closing.name
 
     def finish_closing(self, group_id: str) -> Iterator[int]:
-        """Give back what a closed group still holds; after each page yield how many tasks went."""
+        """Release the remaining tasks of a closed group; yield the number of each page."""
         now = self.now()
         group = find_group(self.store, group_id)
         if group is not None and group.holds(now):
@@ -162,11 +159,11 @@ class Leases(ServicePart):
         self.store.drop_record(_CLOSING, group_id)
 
     def _release_tasks(self, group: LeaseGroup) -> Iterator[int]:
-        """Give back what *group* holds; after each page yield how many tasks went."""
+        """Release the tasks of *group*; yield the number of each page."""
         for name in sorted(group.queues):
             try:
                 queue = self.service.queues.cached(name)
-            except NotFound:  # deleted meanwhile, and its tasks with it
+            except NotFound:  # it was deleted with its tasks
                 continue
             for place in queue.places(State.INFLIGHT):
                 for tasks in self._pages(group, place, payload=False):
@@ -204,7 +201,7 @@ class Leases(ServicePart):
 
 
 def find_group(store: Store, group_id: str) -> LeaseGroup | None:
-    """Return a group as last written, or None if there is none."""
+    """Return a group as stored, or None."""
     fields = store.item(*groups.group_item(group_id))
     group = LeaseGroup.of(fields) if fields else None
     return group if group is not None and group.id == group_id else None
@@ -235,9 +232,9 @@ class GroupStatuses:
     _known: dict[str, LeaseGroup | None] = field(default_factory=dict)
 
     def of(self, group_id: str) -> LeaseGroup | None:
-        """Return a group as it stands; None is one that nobody remembers.
+        """Return the current group; None for an unknown one.
 
-        One that is open at its end may have been extended since it was looked at.
+        A group that is open at its end may have been extended since it was read.
         """
         known = self._known.get(group_id)
         if group_id not in self._known or (known is not None and self._past(known)):

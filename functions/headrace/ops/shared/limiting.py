@@ -83,7 +83,7 @@ class _BucketView:
 
 
 class Tokens(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Draws the tokens of rate limits."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -91,7 +91,7 @@ class Tokens(ServicePart):
         self._lock: threading.Lock = threading.Lock()
 
     def take(self, queue: Queue, wanted: int) -> Granted:
-        """Take up to *wanted* tokens of *queue*, which has a rate limit."""
+        """Take up to *wanted* tokens of *queue*, which must have a rate limit."""
         now = self.now()
         with self._lock:
             here = self._here.setdefault(queue.name, _BucketView(Share(_rate(queue))))

@@ -62,7 +62,7 @@ class _Delivered:
 
 
 class Lines(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Takes turns, and records the delivered ones."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

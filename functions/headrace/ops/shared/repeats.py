@@ -1,6 +1,6 @@
 """Requests with an ``Idempotency-Key``: the first one runs, and its repeats get its answer.
 
-A marker is written before the first request runs, on condition that there is none, so one of
+A marker is written before the first request runs, on condition that no marker exists, so one of
 several parallel requests runs.  The marker has the time by which the request is over; if its
 process dies, a repeat runs after that time.  The answer then replaces the marker.
 """
@@ -48,7 +48,7 @@ class RepeatTurn:
 
 
 class Repeats(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Keeps the markers and answers of requests."""
 
     def begin(self, request: KeyedRequest, *, within: timedelta) -> RepeatTurn | RecordedAnswer:
         """Return the right to run *request* for at most *within*; or its answer.

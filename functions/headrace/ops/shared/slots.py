@@ -107,7 +107,7 @@ class Beyond:
 
 
 class Slots(ServicePart):
-    """The use case, with what it needs from outside; *new_token* gives characters of chance."""
+    """Takes and frees slots; *new_token* returns a random text."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

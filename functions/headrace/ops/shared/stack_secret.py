@@ -84,7 +84,7 @@ class SigningSecrets:
 
 
 class Signing(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Derives the secrets that sign push requests."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

@@ -4,10 +4,10 @@ A batch is a control record that is changed by version.  A write also makes the 
 due, in the same transaction, with ids made from the batch and the event.  So each callback is made
 once, whatever is repeated and wherever a process ends.
 
-The record keeps the latest names of members, because its write costs no more with them; see
-``store.records.batches``.  When it would cost more, they move to separate records: members in
-chunks, dead members in one.  A move writes these first, so that a crash leaves a name in two places
-and loses none.
+The record keeps the latest names of members as long as they do not raise the cost of its write; see
+``store.records.batches``.  After that they move to separate records: members in chunks, dead
+members in one.  A move writes these first, so that a crash leaves a name in two places and loses
+none.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Uncounted(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BatchNames:
-    """Keeps and finds them, with what it needs from outside."""
+    """Keeps and finds the names of members."""
 
     store: Store
     _apart: dict[str, int] = field(default_factory=dict)  # members in chunks, as last seen

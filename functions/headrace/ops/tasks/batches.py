@@ -49,10 +49,7 @@ class CreatedBatch:
 
 
 class BatchOperations(ServicePart):
-    """The use cases of batches, with what they need from outside.
-
-    *uncounted* is what the recorder has seen and still holds, to be shown with what is counted.
-    """
+    """Creates, closes, shows and deletes batches, and admits members."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

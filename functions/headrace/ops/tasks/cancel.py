@@ -51,7 +51,7 @@ class CancelResult:
 
 
 class Cancelling(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Cancels single tasks."""
 
     def cancel(
         self, task_id: str, *, check: Callable[[Task], None] = lambda _: None, reason: str = ""
@@ -150,7 +150,7 @@ class CancelledBatch:
 
 
 class BatchCancelling(ServicePart):
-    """The use case, with what it needs from outside; *patience* is seconds a step takes, about."""
+    """Cancels batches; a step takes about *patience* seconds."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

@@ -45,7 +45,7 @@ class NotRunningReason:
 
 
 class Explain(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Finds the reasons why a task is not running."""
 
     def reasons(self, task: Task) -> tuple[NotRunningReason, ...]:
         """Return every reason that keeps *task*, as just read, from being started now.
@@ -132,7 +132,7 @@ class Explain(ServicePart):
         return [NotRunningReason(ReasonCode.GROUP_LIMITED, detail, blocking.until)]
 
     def _behind_in_lane(self, task: Task, queue: Queue) -> list[NotRunningReason]:
-        """Count the tasks before it in its lane, which takes turns with the others."""
+        """Count the earlier tasks in its lane, which takes turns with the other lanes."""
         own = (task.scheduled_at, task.id)
         page = self.store.entries(task.place, until=task.scheduled_at, limit=_COUNTED)
         count = sum((entry.scheduled_at, entry.task_id) < own for entry in page.entries)

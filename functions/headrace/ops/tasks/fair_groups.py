@@ -60,7 +60,7 @@ class NextTurns:
 
 
 class FairGroups(ServicePart):
-    """The use cases, with what they need from outside."""
+    """Shows the groups of a queue."""
 
     def get(self, queue: str, group_key: str) -> GroupStanding:
         """Return how a group stands.

@@ -73,7 +73,7 @@ class Counted:
 
 
 class Inspect(ServicePart):
-    """The use case, with what it needs from outside; *patience* is a count's seconds per call."""
+    """Lists and counts tasks; a call counts for *patience* seconds."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -247,10 +247,10 @@ class Inspect(ServicePart):
             yield None, walk
 
     def known_ids(self, where: TaskFilter) -> Sequence[str] | None:
-        """Return all ids that *where* can match, if it names their prefix and they are few.
+        """Return all ids that *where* can match, if it names their prefix and there are few.
 
-        A caller who may not see all queues gets only a whole id back, because the number and the
-        cost of the other ids would show how many tasks of other queues have such an id.
+        A caller who may not see all queues gets only a whole id, because the number and the cost of
+        the other ids would show how many tasks of other queues have such an id.
         """
         prefix = where.id_prefix
         if prefix is None:

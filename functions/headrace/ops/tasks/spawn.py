@@ -62,7 +62,7 @@ class SpawnResult:
 
 
 class Spawning(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Creates the children of a report in its transaction."""
 
     def children(
         self,

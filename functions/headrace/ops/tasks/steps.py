@@ -30,7 +30,7 @@ class BatchStep:
 
     ``task_id`` is the id that it has or will have.  Its ``task`` is None before it is made, and
     after it was dropped.  It waits for the steps ``after``; its ``part`` counts their ends, and is
-    None if it waits for none.
+    None if there are none.
     """
 
     task_id: str
@@ -59,9 +59,10 @@ class BatchStep:
 
 @dataclass(frozen=True, slots=True)
 class BatchSteps:
-    """The steps of a batch; ``left_out`` is how many members it has besides.
+    """The steps of a batch; ``left_out`` is the number of its other members.
 
-    ``more_wait`` says that more than ``PARTS`` stand within it: steps may wait that are not here.
+    ``more_wait`` is whether it has more than ``PARTS`` parts, so that some waiting steps are
+    missing.
     """
 
     steps: tuple[BatchStep, ...]
@@ -70,7 +71,7 @@ class BatchSteps:
 
 
 def parts_of(batches: BatchOperations, whole: TaskBatch) -> Iterator[TaskBatch]:
-    """Yield what stands within a batch, by id, as far as the caller may see it."""
+    """Yield the parts of a batch, by id, if the caller may see them."""
     known, cursor = {whole.id}, None
     while True:
         page = batches.list(prefix=part_id(whole.id, ""), limit=PARTS, cursor=cursor)
@@ -86,7 +87,7 @@ def parts_of(batches: BatchOperations, whole: TaskBatch) -> Iterator[TaskBatch]:
 def callbacks_of(
     batches: BatchOperations, part: TaskBatch
 ) -> Iterator[tuple[str, BatchEvent, Callback]]:
-    """Yield what a part makes, or has made: the id of the task, for what event, and the task."""
+    """Yield the steps that a part makes or has made: task id, event and callback."""
     for event in MAKES:
         if event not in part.on:
             continue

@@ -40,9 +40,9 @@ class UploadGrant:
 
 
 class Uploads(ServicePart):
-    """The use case, with what it needs from outside.
+    """Admits uploads of payloads, and signs their URLs.
 
-    *on* is whether texts are kept outside of tasks at all.  *key* signs the service's own URLs.
+    *on* is whether texts are offloaded.  *key* signs the service's own URLs.
     """
 
     def __init__(self, service: "Service") -> None:

@@ -26,7 +26,7 @@ _WOKEN_SECONDS: Final = 1.0
 
 
 class Waiting(ServicePart):
-    """The use case, with what it needs from outside; *poll_after_seconds* is the first pause."""
+    """Waits for tasks to end; *poll_after_seconds* is the first pause."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

@@ -1,11 +1,9 @@
-"""The reaper's pass over everything, once a minute: in a budget of time, fairly divided.
+"""The reaper's pass over all queues, jobs and closings, once a minute, within a time limit.
 
-Queues, jobs and closings share the time of a pass, and queues divide theirs evenly, page by
-page: one with a million lapsed leases, or one whose partition is slow, costs the others nothing.  A
-queue that is throttled is left alone until the next pass.  Where time is over before everything is
-done, the next pass begins with whose turn it was, and is divided by shard among several at a time.
-
-Long, because the parts of a pass share one budget, and are read together.
+Queues, jobs and closings share the time of a pass.  Queues divide theirs evenly, page by page, so a
+queue with a million lapsed leases, or with a slow partition, does not delay the others.  A
+throttled queue is skipped until the next pass.  If the time ends first, the next pass begins with
+the next queue, and is divided by shard between several parallel passes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from zlib import crc32
 
-from headrace.domain import plan
 from headrace.domain.errors import Unavailable
 from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
@@ -22,44 +19,31 @@ from headrace.domain.task import TURN_LANE, Place, State
 from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
 from headrace.ops.shared.jobs import EVERY_OBJECT, JobVisitor
 from headrace.ops.shared.leases import GroupStatuses
-from headrace.ops.shared.paging import counted
-from headrace.store.base import Done, Position
+from headrace.store.base import Position
 from headrace.store.records import jobs as job_records
 from headrace.store.records.jobs import JobKind
-from headrace.store.records.reaper import (
-    COMFORT,
-    KIND,
-    PARTS,
-    Left,
-    ReaperPart,
-    parts_for,
-)
+from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
 
 if TYPE_CHECKING:
+    from headrace.history.totals import Totals
+    from headrace.ops.scheduling.alerts import AlertPass
     from headrace.runtime.service import Service
 
 
 _LONG: Final = timedelta(hours=1)
 
-
 HandOn: TypeAlias = Callable[[Mapping[str, Any]], bool]
-"""Has another pass take a part, named by the event, at the same time; tells whether one will."""
-
-DeadCount: TypeAlias = Callable[[str], int | None]
-"""Returns how many dead tasks the recorder knows of in a queue; None if it never counted."""
-
-JudgeAlerts: TypeAlias = Callable[[str], None]
-"""Looks at the limits of a queue that are worth an alert, and tells of what has changed."""
+"""Starts a parallel pass for a part, named by the event; returns whether it starts."""
 
 
 @dataclass(slots=True)
 class Reaped:
-    """What a pass of the reaper did; ``released`` is what closed groups still held.
+    """The result of a pass of the reaper; ``released`` counts tasks of closed groups.
 
-    ``throttled`` is whether a queue, or all, were left alone because the table did not answer;
-    ``cut`` whether time was over before everything was done, and ``unseen`` how many queues it did
-    not come to.  ``oldest_ready_seconds`` is how long the oldest task that could be taken, in a
-    queue that is not paused, has been waiting for somebody to take it.
+    ``throttled`` is whether a queue, or all, were skipped because the table did not answer; ``cut``
+    whether the time ended first, and ``unseen`` the number of queues not reached.
+    ``oldest_ready_seconds`` is for how long the oldest deliverable task has been waiting in a queue
+    that is not paused.
     """
 
     retried: int = 0
@@ -77,7 +61,7 @@ class Reaped:
 
 
 class Reaper(Reaping):
-    """The use case, with what it needs from outside."""
+    """Ends lapsed leases, expires tasks, and resumes jobs and closings."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -100,11 +84,11 @@ class Reaper(Reaping):
         time_left: Callable[[], float] = _LONG.total_seconds,
         hand_on: HandOn | None = None,
     ) -> Reaped:
-        """Look at every overdue lease and every due task of every queue, or of one *part* of them.
+        """Visit every overdue lease and every due task of all queues, or of one *part* of them.
 
-        Ends when there is no *time_left* (seconds).  Without a part it is the timer's own pass,
-        which hands parts on where the last one has shown that it takes several.  Stops and says so
-        while the table throttles: late heartbeats are its fault then.
+        Ends when there is no *time_left* (seconds).  Without a part this is the pass of the timer,
+        which starts passes for other parts if the last pass has shown that it takes several.  Stops
+        while the table throttles, because heartbeats are late then.
         """
         began = self.now()
         reaped = Reaped()
@@ -118,17 +102,16 @@ class Reaper(Reaping):
 _PAGE: Final = 100
 _QUEUES: Final = 250
 _SHARES: Final = {"queues": 3.0, "jobs": 1.0, "closings": 1.0}
-_STOPS_AFTER: Final = 3  # queues that are throttled one after the other: then it is the table
-_MINUTES: Final = 60  # in which each partition is looked through for expired tasks
+_STOPS_AFTER: Final = 3  # queues throttled in a row: then the table is
+_MINUTES: Final = 60  # until each partition was read once for expired tasks
 _SCANS: Final = 1_000  # kept in a record, which has room for 2,000
 _PAGES_OF_TURNS: Final = 10  # that hold nothing expired
-_SLICE: Final = timedelta(seconds=1)
-_SLOW_JOB: Final = timedelta(seconds=10)  # of one pass, for a job that nobody waits for
+_SLOW_JOB: Final = timedelta(seconds=10)  # of one pass, for a job without a waiting caller
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass, with how far it has come."""
+    """One pass, with its progress."""
 
     reaper: Reaper
     reaped: Reaped
@@ -142,16 +125,16 @@ class Pass:
     starts: dict[Place, Position] = field(default_factory=dict)
     staying: dict[Place, tuple[Scan, int]] = field(default_factory=dict)
     throttled_in_a_row: int = 0
-    judge_alerts: JudgeAlerts | None = None
-    dead_count: DeadCount | None = None
+    alerts: "AlertPass | None" = None
+    totals: "Totals | None" = None
 
     def __post_init__(self) -> None:
         self.statuses = GroupStatuses(self.reaper.store, self.reaper.now)
         minute = int(self.began.timestamp()) // 60
-        self.sweeps = {minute % _MINUTES, (minute - 1) % _MINUTES}  # one may have been left out
+        self.sweeps = {minute % _MINUTES, (minute - 1) % _MINUTES}  # a minute may have been skipped
 
     def run(self) -> None:
-        """Take part of the work, do it until it is done or time is over, and leave a record."""
+        """Take parts of the work, do it until the time is over, and leave a record."""
         records, _ = self.reaper.store.records(KIND, limit=2 * PARTS)
         left = [Left.of(record) for record in records]
         self.mine = (self.part,) if self.part else self._taken(left)
@@ -175,7 +158,7 @@ class Pass:
     # -- what is to be done --------------------------------------------------------------------
 
     def _taken(self, left: Sequence[Left]) -> tuple[ReaperPart, ...]:
-        """Hand parts on, if it takes several passes; return those that are left to this one."""
+        """Start passes for other parts, if needed; return the parts left to this pass."""
         parts = 1 if self.hand_on is None else parts_for(left, self.began)
         until = self.began + timedelta(seconds=self.time_left())
         own, *others = (ReaperPart(number, parts, self.began, until) for number in range(parts))
@@ -192,7 +175,7 @@ class Pass:
         return self.time_left() <= 0 or self.reaper.now() >= self.mine[0].until
 
     def _first(self, left: Sequence[Left]) -> str | None:
-        """Return the queue that the last pass over this part would have come to next."""
+        """Return the queue that the last pass over this part would have visited next."""
         for one in left:
             if one.part == self.mine[0].number and one.next and one.recent(self.began):
                 return one.next
@@ -202,14 +185,14 @@ class Pass:
         """Return a job for each queue; those before the *first* come last."""
         found: list[Job] = []
         shards = 0
-        for queue in self._all_queues():  # counted alike by every pass: so parts are of one size
+        for queue in self._all_queues():  # all passes count them alike, so parts have one size
             if jobs := self._jobs(queue, shards):
                 steps = Turns(jobs, self.reaper.now)
                 found.append(Job(queue.name, self._guarded(steps)))
             shards += queue.shards_in_use
         if first is not None:
             turn = sum(job.name < first for job in found)
-        else:  # another one each minute, should each pass be ended before it can leave a record
+        else:  # another one each minute, in case passes end before they leave a record
             turn = int(self.began.timestamp()) // 60 % max(1, len(found))
         return found[turn:] + found[:turn]
 
@@ -223,7 +206,7 @@ class Pass:
                 return
 
     def _jobs(self, queue: Queue, first: int) -> list[Job]:
-        """Return the jobs of a queue that are ours; *first* is the number of its first shard."""
+        """Return the jobs of a queue in our parts; *first* is the number of its first shard."""
         mine = {shard for shard in range(queue.shards_in_use) if self._holds(first + shard)}
         jobs = [
             Job(name, job(queue, place))
@@ -240,12 +223,11 @@ class Pass:
         if self._holds(first) and self._may_be_too_many_dead(queue):
             jobs.append(Job("evicted", self._evict(queue)))
         if queue.settings.alerts is not None and self._holds(first):
-            self.judge_alerts = self.judge_alerts or self.reaper.service.alerts.begin_pass().check
-            jobs.append(Job("alerts", _once(self.judge_alerts, queue.name)))
+            jobs.append(Job("alerts", self._check_alerts(queue)))
         return jobs
 
     def _guarded(self, steps: Iterator[None]) -> Iterator[None]:
-        """End with the first step that is throttled; too many such ends end the pass."""
+        """End with the first throttled step; too many such ends in a row end the pass."""
         try:
             for _ in steps:
                 self.throttled_in_a_row = 0
@@ -261,10 +243,10 @@ class Pass:
     # -- doing it, page by page ----------------------------------------------------------------
 
     def _lapsed(self, queue: Queue, place: Place) -> Iterator[None]:
-        """Take back the lapsed leases at one *place*.
+        """Reclaim the lapsed leases at one *place*.
 
-        Each page is read, for one full of healthy long tasks, which heartbeats keep past the end
-        that the index knows, must not hide a dead one.
+        Every page is read: long tasks, whose heartbeats keep them past the end in the index, must
+        not hide a lapsed one.
         """
         scan = self._scan(place)
         for entries in scan.pages():
@@ -283,10 +265,10 @@ class Pass:
     def _expired(self, queue: Queue, place: Place) -> Iterator[None]:
         """Dead-letter the tasks at one *place* that waited past their ``expires_at``.
 
-        Waiting tasks expire after they fall due, so only due ones are looked at: from the oldest
-        until a page holds nothing expired (of those by turn several, which groups take abreast);
-        all of them once an hour, each place in a minute of its own.  The oldest that goes on
-        waiting is noted.
+        Waiting tasks expire after they fall due, so only due ones are read: from the oldest to the
+        first page without an expired task (several pages for turns, which groups take side by
+        side); all of them once an hour, each place in its own minute.  The oldest remaining task is
+        noted.
         """
         scan = self._scan(place)
         full = scan.start is not None or minute_of(scan.place) in self.sweeps
@@ -310,62 +292,33 @@ class Pass:
     def _sweeps(self, queue: Queue) -> bool:
         return minute_of(Place(queue.name, State.ENQUEUED, 0)) in self.sweeps
 
+    def _check_alerts(self, queue: Queue) -> Iterator[None]:
+        self.alerts = self.alerts or self.reaper.service.alerts.begin_pass()
+        self.alerts.check(queue.name)
+        yield from ()
+
     def _upkeep(self, queue: Queue, *, again: bool) -> Iterator[None]:
-        """Find out what has ended that a change of settings began."""
         self.reaper.upkeep.look(queue.name, again=again)
         yield from ()
 
     def _may_be_too_many_dead(self, queue: Queue) -> bool:
-        """Tell whether to count the dead tasks of *queue*: by the recorder's count, or hourly.
+        """Return whether to count the dead tasks of *queue*: by the recorder's count, or hourly.
 
         A count by the index costs a read unit for about sixty tasks.
         """
         most = queue.settings.dead_letter_queue_config.max_size
         if not most:
             return False
-        hourly = minute_of(Place(queue.name, State.DEAD, 0)) in self.sweeps
-        if hourly:
+        if minute_of(Place(queue.name, State.DEAD, 0)) in self.sweeps:
             return True
-        self.dead_count = self.dead_count or self.reaper.service.counters.totals().dead
-        known = self.dead_count(queue.name)
+        self.totals = self.totals or self.reaper.service.counters.totals()
+        known = self.totals.dead(queue.name)
         return known is None or known > most
 
     def _evict(self, queue: Queue) -> Iterator[None]:
-        """Remove the oldest dead tasks over the queue's ``max_size``, so many at a time."""
-        while True:
-            began = self.reaper.now()
-            places = queue.places(State.DEAD)
-            dead = 0
-            for place in places:
-                for page in counted(self.reaper.store, place, now=began):
-                    dead += page.number
-                    if self.reaper.now() - began > _SLICE:
-                        yield
-            surplus = dead - queue.settings.dead_letter_queue_config.max_size
-            until = self.reaper.now() + _SLICE
-            while surplus > 0 and self.reaper.now() < until:
-                gone = self._evict_page(places, min(_PAGE, surplus))
-                if not gone:
-                    return  # the index lags; the next pass sees better
-                self.reaped.evicted += gone
-                surplus -= gone
-            if surplus <= 0:
-                return
-            yield  # and count again: others may have removed some meanwhile
-
-    def _evict_page(self, places: Sequence[Place], most: int) -> int:
-        now = self.reaper.now()
-        oldest = sorted(
-            (
-                entry
-                for place in places
-                for entry in self.reaper.store.entries(place, limit=most).entries
-                if not entry.hidden(now)
-            ),
-            key=lambda entry: (entry.scheduled_at, entry.task_id),
-        )[:most]
-        outcomes = self.reaper.store.commit([plan.purge(entry) for entry in oldest])
-        return sum(isinstance(outcome, Done) for outcome in outcomes)
+        for evicted in self.reaper.evict(queue):
+            self.reaped.evicted += evicted
+            yield
 
     def _closings(self) -> Iterator[None]:
         leases = self.reaper.service.leases
@@ -383,7 +336,7 @@ class Pass:
         yield from self._guarded(self._turns(jobs))
 
     def _pending(self) -> Iterator[None]:
-        """Resume the jobs that calls have begun, and begin those that never end."""
+        """Resume the pending jobs, and begin the job that never ends."""
         engine = self.reaper.service.jobs
 
         def resume(job: job_records.Job) -> Iterator[None]:
@@ -408,7 +361,7 @@ class Pass:
         yield from self._guarded(self._turns(jobs))
 
     def _turns(self, jobs: Callable[[], Iterator[Job]]) -> Iterator[None]:
-        """Find the *jobs* when they are first come to."""
+        """Find the *jobs* when their first turn comes."""
         yield from Turns(jobs(), self.reaper.now)
 
     # -- how far it has come -------------------------------------------------------------------
@@ -417,13 +370,13 @@ class Pass:
         return Scan(self.reaper.store, place, self.reaper.now, self.starts.get(place))
 
     def _stay(self, scan: Scan, number: int) -> None:
-        """Note that so many entries stay, for which the next pass had better go on behind them."""
+        """Note that so many entries of *scan* remain; the next pass should resume behind them."""
         _, before = self.staying.get(scan.place, (scan, 0))
         if before + number:
             self.staying[scan.place] = scan, before + number
 
     def _leave(self, left: Sequence[Left], first: str) -> None:
-        """Write down how far this pass came; nothing where one is enough and did everything."""
+        """Record the progress of this pass; nothing if one pass is enough and did everything."""
         store, own = self.reaper.store, self.mine[0]
         seconds = (own.until - self.began).total_seconds()
         used = (self.reaper.now() - self.began).total_seconds() / seconds if seconds > 0 else 1.0
@@ -440,11 +393,6 @@ class Pass:
                     store.drop_record(KIND, str(one.part))
 
 
-def _once(judge: JudgeAlerts, queue: str) -> Iterator[None]:
-    judge(queue)
-    yield from ()
-
-
 def minute_of(place: Place) -> int:
-    """Return the minute of each hour in which a partition is looked through as a whole."""
+    """Return the minute of each hour in which all of a partition is read."""
     return crc32(f"{place.queue}#{place.label}".encode()) % _MINUTES

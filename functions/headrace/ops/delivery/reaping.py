@@ -1,26 +1,26 @@
-"""What the reaper does to a queue, page by page: nothing stays stuck, or is looked for in vain.
+"""The reaper's work on one queue, page by page: reclaim, dead-letter, evict, and upkeep.
 
-Lapsed leases are taken back and the expired dead-lettered every minute for every queue (see
-``reaper``), and by any dequeue that finds too little in its own.  The index only proposes: each
-task is read before it is judged, and judged again in the write.
+Lapsed leases are reclaimed and expired tasks dead-lettered every minute for every queue (see
+``reaper``), and by any dequeue that finds too few tasks in its queue.  The index only proposes:
+each task is read before it is judged, and the write repeats the judgement as a condition.
 
-**Upkeep** is what is found out of a queue once its settings have been changed, and left on its
+**Upkeep** finds out when the effects of changed settings have ended, and notes it on the queue's
 record.  A queue that had more shards or lanes has tasks there until they are gone, and every
-dequeue has to look there; a limit that is new or was lowered has tasks in flight that it does not
-count.  Both end by themselves.  The reaper sees when, and leaves a note, which is no change of the
-settings.
+dequeue has to read there.  A limit that is new or was lowered has tasks in flight that it does not
+count.
 
-That one is empty the index says, which may lag, and whoever has old settings may put a task
-there: so it is believed only once nobody has (``AGREED_AFTER``), and looked at again each hour.  A
-task that should still turn up there waits for an hour, and is then found.
+The index shows that such a place is empty.  It may lag, and a process with old settings may still
+put a task there, so it is believed only after all processes have the new settings
+(``AGREED_AFTER``), and checked again each hour.  A task that appears there later waits for at most
+an hour.
 
-Queues take turns (``Turns``): whichever has had the least time comes next.
+Queues take turns (``Turns``): the one with the least used time comes next.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Self
 
@@ -33,6 +33,7 @@ from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.commits import commit, commit_proposed
 from headrace.ops.shared.leases import GroupStatuses
+from headrace.ops.shared.paging import counted
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import halts, note_dying
 from headrace.store.base import Done, Position, Store
@@ -40,12 +41,13 @@ from headrace.store.records.queues import KIND, from_record, note_of
 
 
 class Reaping(ServicePart):
-    """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
+    """Reclaims lapsed leases, dead-letters expired tasks, and evicts dead ones."""
 
     def lapsed(self, queue: Queue, place: Place) -> Iterator[Task]:
-        """Take back leases at one *place* that seem to have lapsed, and yield the tasks.
+        """Reclaim leases at one *place* that seem to have lapsed, and yield the tasks.
 
-        For a dequeue that helps out: it reads few tasks unless those have lapsed (``lease_watch``).
+        For a dequeue that helps the reaper: it reads few tasks unless they have lapsed
+        (``lease_watch``).
         """
         suspects = self.service.leases.watch.suspects(self.store, place, self.now())
         statuses = GroupStatuses(self.store, self.now)
@@ -63,10 +65,10 @@ class Reaping(ServicePart):
     def take_back(
         self, queue: Queue, entries: Sequence[Entry], statuses: GroupStatuses
     ) -> Iterator[Task]:
-        """Read each of the overdue *entries*, take back those that are lapsed and yield the tasks.
+        """Read each of the overdue *entries*, reclaim the lapsed ones and yield the tasks.
 
         A group is judged once for all its tasks (*statuses*), and marked before the first of them
-        is touched.
+        is changed.
         """
         now = self.now()
         # What is read may be a moment old: the lease and its end are conditions of the write.
@@ -89,7 +91,7 @@ class Reaping(ServicePart):
     def _judged(
         self, task: Task, queue: Queue, now: datetime, statuses: GroupStatuses
     ) -> Change | datetime:
-        """Return how *task* is taken back, or until when its lease is good."""
+        """Return the change that reclaims *task*, or the end of its lease."""
         end = task.lease_expires_at or now
         group_id = group_of(task.lease_id)
         if group_id is not None:
@@ -106,7 +108,7 @@ class Reaping(ServicePart):
         return settle.reclaim(task, queue, now=now, spread=self.service.random.random())
 
     def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
-        """End the expired *entries*; those that are not what the index says are left alone."""
+        """End the expired *entries*; entries that differ from their tasks are skipped."""
         now = self.now()
         if halts(queue):
             ids = [entry.task_id for entry in entries]
@@ -116,16 +118,57 @@ class Reaping(ServicePart):
             if isinstance(outcome, Done):
                 yield outcome.task
 
+    def evict(self, queue: Queue) -> Iterator[int]:
+        """Remove the oldest dead tasks over the queue's ``max_size``; yield the number removed.
 
+        Yields at least once a second.
+        """
+        while True:
+            began = self.now()
+            places = queue.places(State.DEAD)
+            dead = 0
+            for place in places:
+                for page in counted(self.store, place, now=began):
+                    dead += page.number
+                    if self.now() - began > _SLICE:
+                        yield 0
+            surplus = dead - queue.settings.dead_letter_queue_config.max_size
+            until, removed = self.now() + _SLICE, 0
+            while surplus > 0 and self.now() < until:
+                removed_now = self._evict_page(places, min(_PAGE, surplus))
+                removed += removed_now
+                surplus -= removed_now
+                if not removed_now:
+                    surplus = 0  # the index lags; the next pass sees better
+            yield removed
+            if surplus <= 0:
+                return  # else count again: another process may have removed some
+
+    def _evict_page(self, places: Sequence[Place], most: int) -> int:
+        now = self.now()
+        oldest = sorted(
+            (
+                entry
+                for place in places
+                for entry in self.store.entries(place, limit=most).entries
+                if not entry.hidden(now)
+            ),
+            key=lambda entry: (entry.scheduled_at, entry.task_id),
+        )[:most]
+        outcomes = self.store.commit([plan.purge(entry) for entry in oldest])
+        return sum(isinstance(outcome, Done) for outcome in outcomes)
+
+
+_SLICE: Final = timedelta(seconds=1)
 _PAGE: Final = 100
 
 
 @dataclass(slots=True)
 class Scan:
-    """A look at all entries of a partition whose time has come, page by page.
+    """Reads all due entries of a partition, page by page.
 
-    It begins behind *start*, and when it has come to the end looks at what is before *start*.
-    ``at`` is behind the latest page: where another scan may go on; None when this one is over.
+    It begins behind *start*, and reads the entries before *start* at the end.  ``at`` is the
+    position behind the latest page, where another scan may resume; None when this one is over.
     """
 
     store: Store
@@ -163,14 +206,14 @@ def _position(entry: Entry) -> Position:
 
 
 class Upkeep(ServicePart):
-    """The use case, with what it needs from outside."""
+    """Finds out when the effects of changed settings have ended."""
 
     def needed(self, queue: Queue) -> bool:
-        """Tell whether there is something to find out of *queue*."""
+        """Return whether an effect of changed settings may still last."""
         return self._may_drain(queue) or self._may_count(queue)
 
     def look(self, name: str, *, again: bool = False) -> None:
-        """Find out what has ended by now; *again* looks at places that were found empty before."""
+        """Note the effects that have ended; *again* reads places that were empty before."""
         record = self.store.record(KIND, name)
         if record is None:
             return
@@ -197,18 +240,18 @@ class Upkeep(ServicePart):
         return since is not None and self.now() >= since + AGREED_AFTER
 
     def _empty(self, places: Sequence[Place]) -> bool:
-        """Tell whether no task shows at any of the *places*."""
+        """Return whether none of the *places* shows a task."""
         return not any(self.store.entries(place, limit=1).entries for place in places)
 
     def _reopened(self, queue: Queue) -> Queue:
-        """Return the queue with the places in use again where something shows after all."""
+        """Return the queue with the retired places in use again that show a task."""
         back = frozenset(state for state in State if not self._empty(queue.retired(state)))
         return queue.with_undrained(back) if back else queue
 
 
 @dataclass(slots=True)
 class Job:
-    """Something to do, step by step; of the time there is it gets *share* parts."""
+    """Work in steps; it gets *share* parts of the time."""
 
     name: str
     steps: Iterator[None]
@@ -223,10 +266,10 @@ class _Turn:
 
 
 class Turns:
-    """The steps of several jobs, one at a time; itself the steps of a job.
+    """The steps of several jobs, one at a time; this is itself the steps of a job.
 
-    Each step is one of the job that has had the least time by its share, and of several such the
-    one that has waited for longest.  So a slow job holds up nobody, and each gets a first step
+    The next step belongs to the job with the least used time by its share, and of several such to
+    the one that has waited longest.  So a slow job delays no other, and each job gets a first step
     before any gets a second.
     """
 
@@ -237,12 +280,12 @@ class Turns:
 
     @property
     def next(self) -> str | None:
-        """The name of the job whose turn it is; None when all are done."""
+        """The name of the next job; None when all are done."""
         return self._waiting[0].job.name if self._waiting else None
 
     @property
     def new(self) -> int:
-        """How many jobs have not had a step yet."""
+        """The number of jobs without a step so far."""
         return self._new
 
     def __iter__(self) -> Self:
@@ -250,7 +293,7 @@ class Turns:
         return self
 
     def __next__(self) -> None:
-        """Take a step.  What it raises, its job raises, which is then over."""
+        """Take a step.  An error of a step ends its job and is raised."""
         if not self._waiting:
             raise StopIteration
         turn = heapq.heappop(self._waiting)

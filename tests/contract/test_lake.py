@@ -12,9 +12,10 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.offload import Lake, PieceLake
 from headrace.history.changelog import Changelog
 from headrace.history.recorder import Recorded
-from headrace.store.base import Lake, PieceLake, Store
+from headrace.store.base import Store
 from headrace.store.lake import FolderLake, S3Access, lake_at
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock

@@ -15,8 +15,8 @@ from headrace.ops.shared.jobs import ORPHAN_AGE, ROUND
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
+from headrace.store.dynamo.stream import writes_of
 from headrace.store.objects import MemoryObjects
-from headrace.store.stream import writes_of
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed, stream_records

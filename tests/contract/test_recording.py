@@ -20,7 +20,7 @@ from headrace.local.gateway import InvocationContext
 from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.base import Store
-from headrace.store.stream import writes_of
+from headrace.store.dynamo.stream import writes_of
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed, Unsure, stream_records

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from hashlib import md5
 from typing import Any
 
+from headrace.domain.offload import Lake
 from headrace.domain.task import Task
 from headrace.domain.times import micros_of
-from headrace.store.base import Lake
 from headrace.store.items import to_item
 
 Record = dict[str, Any]

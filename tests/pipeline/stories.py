@@ -12,8 +12,8 @@ from headrace.client import sending
 from headrace.client.sending import Failure, NewTask, Report
 from headrace.domain import ids
 from headrace.domain.errors import LeaseLost
+from headrace.domain.offload import Lake
 from headrace.history.changelog import Changelog, Line
-from headrace.store.base import Lake
 from headrace.testing.conditions import ManualClock
 from headrace.testing.service import MemoryService
 from headrace.wire.tasks import LeasedTask

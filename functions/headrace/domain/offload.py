@@ -23,7 +23,8 @@ dropped in that time, whatever becomes of its task, because the same reference m
 import hmac
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b, sha256
@@ -271,3 +272,35 @@ class Offload:
                 digest = sha256(content).hexdigest()
                 large[name] = OffloadedText(where, len(content), digest)
         return large
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LakeObject:
+    """An object of the lake; ``stamp`` changes when it is rewritten, ``size`` is in bytes."""
+
+    name: str
+    size: int
+    stamp: str
+
+
+class Lake(Protocol):
+    """A place for files that are written whole, under names with slashes.
+
+    Every method may raise Unavailable.
+    """
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write a file, or replace the file of that name; no reader sees a half of it."""
+
+    def get(self, name: str, within: range | None = None) -> bytes | None:
+        """Return the content of a file, or its bytes *within* a range; None if there is no file."""
+
+    def list(self, prefix: str) -> Sequence[LakeObject]:
+        """Return the files whose names begin with *prefix*, by name."""
+
+
+class PieceLake(Lake, Protocol):
+    """A lake whose files may be larger than memory."""
+
+    def pieces(self, name: str) -> AbstractContextManager[Iterator[bytes] | None]:
+        """Yield the content of a file in pieces, or None if there is no file."""

@@ -17,7 +17,7 @@ from headrace.store.base import Store
 from headrace.store.lake import lake_at
 from headrace.store.objects import objects_beside
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.database import MEMORY
+from headrace.store.sqlite.connections import MEMORY
 
 ADMIN_KEY: Final = "embedded"
 """Who can open the file, or use the tables, is admin; no socket takes this key."""

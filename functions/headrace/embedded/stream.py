@@ -6,12 +6,12 @@ from typing import Final
 
 from headrace.runtime.service import Service
 from headrace.safe_logging import safe_logger
-from headrace.store.dynamo.table_stream import (
+from headrace.store.dynamo.stream import (
     IteratorUnusable,
     StreamShard,
     TableStream,
+    writes_of,
 )
-from headrace.store.stream import writes_of
 
 _BATCH: Final = 1000
 _IDLE_SECONDS: Final = 0.25  # Amazon allows five reads a second for each shard

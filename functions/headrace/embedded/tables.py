@@ -17,7 +17,7 @@ from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store
 
 if TYPE_CHECKING:
-    from headrace.store.dynamo.deployment import Deployment
+    from headrace.store.dynamo.connect import Deployment
 
 
 def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Store]:
@@ -27,7 +27,7 @@ def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Sto
     without credentials, Forbidden without the right to ask, Unavailable without an answer.
     """
     from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
-    from headrace.store.dynamo.deployment import Deployment  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.connect import Deployment  # noqa: PLC0415  likewise
 
     deployment = Deployment(address.region, address.stack)
     settings = replace(_settings(deployment), admin_key=admin_key, admin_name=IAM)
@@ -45,13 +45,13 @@ def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Sto
 
 def parameters_of(address: TablesAddress) -> Mapping[str, str]:
     """Return what the stack of *address* was deployed with.  Raises as over_tables() does."""
-    from headrace.store.dynamo.deployment import Deployment  # noqa: PLC0415  as above
+    from headrace.store.dynamo.connect import Deployment  # noqa: PLC0415  as above
 
     return Deployment(address.region, address.stack).facts().parameters
 
 
 def _settings(deployment: "Deployment") -> Settings:
-    from headrace.store.dynamo.deployment import CONTROL_TABLE, TASKS_TABLE  # noqa: PLC0415  as above
+    from headrace.store.dynamo.connect import CONTROL_TABLE, TASKS_TABLE  # noqa: PLC0415  as above
 
     try:
         settings = Settings.from_env()

@@ -12,8 +12,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from headrace.domain.errors import Unavailable
 from headrace.runtime import telemetry
 from headrace.runtime.wiring import current_service, prepare
+from headrace.store.dynamo.stream import writes_of
 from headrace.store.services import invoke
-from headrace.store.stream import writes_of
 
 logger = Logger()
 prepare("recording", "counters", "end_webhooks", "matching", "task_batches")

@@ -31,12 +31,12 @@ from headrace.domain.filters import MESSAGE
 from headrace.domain.ids import group_of, settled_under
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import utf8_bytes
+from headrace.domain.offload import Lake
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import OffloadedText, State, Task
 from headrace.domain.task_fields import REPLAYED
 from headrace.domain.times import micros_of
 from headrace.domain.transitions import Spot, TaskWrite, Transition, UnreadableWrite
-from headrace.store.base import Lake
 
 RAW: Final = "raw"
 """The folder of the lake where lines are."""

@@ -24,9 +24,9 @@ from typing import Any, Final
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.offload import Lake
 from headrace.domain.times import MICROSECOND, MINUTE, micros_of
 from headrace.history.tally import Activity
-from headrace.store.base import Lake
 
 POINTS: Final = 1_500
 STEP_SECONDS: Final = 60

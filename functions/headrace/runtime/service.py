@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_chance
-from headrace.domain.offload import ObjectStore
+from headrace.domain.offload import Lake, ObjectStore
 from headrace.runtime.settings import Settings
-from headrace.store.base import Lake, Store
+from headrace.store.base import Store
 
 if TYPE_CHECKING:
     from headrace.history.counters import Counters

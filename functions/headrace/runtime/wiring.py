@@ -13,16 +13,16 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.offload import ObjectStore
+from headrace.domain.offload import Lake, ObjectStore
 from headrace.runtime.service import Service
 from headrace.runtime.settings import Settings
-from headrace.store.base import Lake, Store
+from headrace.store.base import Store
 from headrace.store.call_scope import during, hide_foreign_costs
 from headrace.store.lake import lake_at
 
 if TYPE_CHECKING:
     from headrace.store.dynamo import DynamoStore
-    from headrace.store.dynamo.table_stream import TableStream
+    from headrace.store.dynamo.stream import TableStream
 
 __all__ = [
     "Settings",
@@ -64,7 +64,7 @@ def tables_of(settings: Settings, store: Store, objects: ObjectStore | None) -> 
     shown = hide_foreign_costs(store)
     if objects is None or (not settings.payload_offload_bytes and objects.unused()):
         return shown
-    from headrace.store.offload import Offloading  # noqa: PLC0415  most functions start without
+    from headrace.store.objects import Offloading  # noqa: PLC0415  most functions start without
 
     return Offloading(shown, objects, settings.payload_offload_bytes).store
 
@@ -141,6 +141,6 @@ def dynamo_store(settings: Settings, *, lanes: int = 1) -> "DynamoStore":
 
 def table_stream(settings: Settings) -> "TableStream":
     """Return the stream of the tasks table of *settings*."""
-    from headrace.store.dynamo.table_stream import TableStream  # noqa: PLC0415  AWS only, and a file needs none of it
+    from headrace.store.dynamo.stream import TableStream  # noqa: PLC0415  AWS only, and a file needs none of it
 
     return TableStream(settings.dynamodb_url, settings.tasks_table)

@@ -433,35 +433,3 @@ def every_record(store: Store, kind: str, *, prefix: str = "", page: int) -> Ite
         for record in records:
             yield record
             after = record.name
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class LakeObject:
-    """An object of the lake: its name, its size in bytes, and what changes when it is rewritten."""
-
-    name: str
-    size: int
-    stamp: str
-
-
-class Lake(Protocol):
-    """A place for files that are written whole, under names with slashes.
-
-    Every method may raise Unavailable.
-    """
-
-    def put(self, name: str, content: bytes) -> None:
-        """Write a file; one of that name is replaced at once, and never seen half written."""
-
-    def get(self, name: str, within: range | None = None) -> bytes | None:
-        """Return the content of a file, or what of its bytes is *within* a range; None if none."""
-
-    def list(self, prefix: str) -> Sequence[LakeObject]:
-        """Return the files whose names begin with *prefix*, by name."""
-
-
-class PieceLake(Lake, Protocol):
-    """A lake whose files may be larger than anybody's memory."""
-
-    def pieces(self, name: str) -> AbstractContextManager[Iterator[bytes] | None]:
-        """Give the content of a file piece by piece; None if there is none."""

@@ -1,20 +1,19 @@
-"""A lake in a folder, and where a lake is by its address."""
+"""A lake in a folder, and the lake at an address."""
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from headrace.domain.errors import InvalidRequest, Unavailable
-from headrace.store.base import LakeObject, PieceLake
+from headrace.domain.offload import LakeObject, PieceLake
 
-_S3: Final = frozenset({"s3", "s3a"})  # the second is Hadoop's name for the same
+_S3: Final = frozenset({"s3", "s3a"})  # the second is Hadoop's name for the first
 _PIECE: Final = 1024 * 1024
-_HIDDEN: Final = (".", "_")  # Spark's mark of what is no data
+_HIDDEN: Final = (".", "_")  # Spark marks files without data so
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,20 +23,20 @@ class FolderLake:
     folder: Path
 
     def put(self, name: str, content: bytes) -> None:
-        """Write a file beside its place, then rename it: nobody sees a half of it."""
+        """Write a file beside its place, then rename it, so that no reader sees a half of it."""
         path = self.folder / name
-        with _explained("written"):
+        with _lake_errors("written"):
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_name(f".{path.name}.{os.getpid()}")
             with new.open("wb") as file:
                 file.write(content)
                 file.flush()
-                os.fsync(file.fileno())  # what is in the lake counts as recorded
+                os.fsync(file.fileno())  # a file in the lake counts as recorded
             new.replace(path)
 
     def get(self, name: str, within: range | None = None) -> bytes | None:
-        """Return the content of a file, or what is *within* a range; None if there is none."""
-        with _explained("read"):
+        """Return the content of a file, or its bytes *within* a range; None if there is no file."""
+        with _lake_errors("read"):
             try:
                 with (self.folder / name).open("rb") as file:
                     if within is None:
@@ -49,8 +48,8 @@ class FolderLake:
 
     @contextmanager
     def pieces(self, name: str) -> Iterator[Iterator[bytes] | None]:
-        """Give the content of a file piece by piece; None if there is none."""
-        with _explained("read"):
+        """Yield the content of a file in pieces, or None if there is no file."""
+        with _lake_errors("read"):
             try:
                 file = (self.folder / name).open("rb")
             except FileNotFoundError:
@@ -61,7 +60,7 @@ class FolderLake:
 
     def list(self, prefix: str) -> Sequence[LakeObject]:
         """Return the files whose names begin with *prefix*, by name."""
-        with _explained("read"):
+        with _lake_errors("read"):
             return sorted(self._list(prefix))
 
     def _list(self, prefix: str) -> Iterator[LakeObject]:
@@ -77,10 +76,10 @@ class FolderLake:
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """How a bucket is reached, where it is not as the environment says.
+    """How to reach a bucket, where it differs from the environment.
 
-    As the role *role_arn*, in *region*, at the URL *endpoint*.  It has no credentials, so it may
-    travel; what it is signed in with stays in the process.
+    As the role *role_arn*, in *region*, at the URL *endpoint*.  It has no credentials, so it can be
+    sent to other processes.
     """
 
     role_arn: str | None = None
@@ -88,50 +87,25 @@ class S3Access:
     endpoint: str | None = None
 
 
-class LakeToBe:
-    """A lake in S3, connected when it is first used: most requests need none, and it takes time."""
+def lake_at(
+    address: str,
+    session: Any = None,  # noqa: ANN401  of botocore
+    access: S3Access | None = None,
+) -> PieceLake:
+    """Return the lake at *address*.  Raises InvalidRequest for an invalid address.
 
-    def __init__(
-        self, bucket: str, prefix: str, session: object = None, access: S3Access | None = None
-    ) -> None:
-        self._place = bucket, prefix, session, access
-
-    @cached_property
-    def _lake(self) -> PieceLake:
-        from headrace.store.services import lake_in_s3  # noqa: PLC0415 (as said above)
-
-        return lake_in_s3(*self._place)
-
-    def put(self, name: str, content: bytes) -> None:
-        """Write an object."""
-        self._lake.put(name, content)
-
-    def get(self, name: str, within: range | None = None) -> bytes | None:
-        """Return the content of an object, or what is *within* a range; None if there is none."""
-        return self._lake.get(name, within)
-
-    def pieces(self, name: str) -> AbstractContextManager[Iterator[bytes] | None]:
-        """Give the content of an object piece by piece; None if there is none."""
-        return self._lake.pieces(name)
-
-    def list(self, prefix: str) -> Sequence[LakeObject]:
-        """Return the objects whose names begin with *prefix*, by name."""
-        return self._lake.list(prefix)
-
-
-def lake_at(address: str, session: object = None, access: S3Access | None = None) -> PieceLake:
-    """Return the lake at *address*.  Raises InvalidRequest for what is no address of one.
-
-    *session* of botocore has region and credentials; None for those of the environment, or as
-    *access* says.
+    Region and credentials are those of *session*, of the environment without one, or as *access*
+    says.
     """
     try:
         place = s3_place(address)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
-    return (
-        FolderLake(Path(address).absolute()) if place is None else LakeToBe(*place, session, access)
-    )
+    if place is None:
+        return FolderLake(Path(address).absolute())
+    from headrace.store.s3 import S3Lake  # noqa: PLC0415  a folder needs no botocore
+
+    return S3Lake(*place, session, access)
 
 
 def s3_place(address: str) -> tuple[str, str] | None:
@@ -150,7 +124,7 @@ def s3_place(address: str) -> tuple[str, str] | None:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _lake_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -1,34 +1,39 @@
-"""Where texts of tasks are kept outside of them: a folder, memory; S3 by ``store.services``."""
+"""Large texts of tasks, stored outside of the tasks: in a folder, in memory, or in S3.
 
+``Offloading`` is the store that writes each text before its task.
+"""
+
+import math
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from hashlib import blake2b
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
+from headrace.domain.change import Change
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
-from headrace.domain.offload import ObjectDoor, ObjectStore, StoredObject
+from headrace.domain.offload import ObjectStore, Offload, StoredObject
+from headrace.store.base import Noting, Outcome, Record, Store
 from headrace.store.lake import s3_place
 
-_SLASH: Final = "~"  # in a file's name; no id of a task has one
+_SLASH: Final = "~"  # in place of a slash in a file's name; no task id has one
 _PART: Final = ".part"  # of a file that is being written
-_TRY: Final = "+"  # before that: which of those who write it at once
+_TRY: Final = "+"  # before that, a token for each of several writers of one file
 _PARTS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class FolderObjects:
-    """Files under one folder, made when it is first written to, in a sub-folder by a hash.
+    """Files under one folder, which is made with the first file, in sub-folders by a hash.
 
-    So no folder holds too many, and a list reads a few of them at a time.
+    So no folder has too many files, and a list reads a few files at a time.
     """
 
     folder: Path
@@ -38,8 +43,8 @@ class FolderObjects:
         return not self.folder.exists()
 
     def put(self, contents: Mapping[str, bytes]) -> None:
-        """Write each file beside its place, then rename it: nobody sees a half of it."""
-        with _explained("written"):
+        """Write each file beside its place, then rename it, so that no reader sees a half of it."""
+        with _folder_errors("written"):
             for name, content in contents.items():
                 path = self._path(name)
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -56,7 +61,7 @@ class FolderObjects:
     def get(self, names: Collection[str]) -> Mapping[str, bytes]:
         """Read files."""
         found = {}
-        with _explained("read"):
+        with _folder_errors("read"):
             for name in names:
                 with suppress(FileNotFoundError):
                     found[name] = self._path(name).read_bytes()
@@ -64,29 +69,29 @@ class FolderObjects:
 
     def drop(self, names: Collection[str]) -> None:
         """Remove files."""
-        with _explained("removed"):
+        with _folder_errors("removed"):
             for name in names:
                 self._path(name).unlink(missing_ok=True)
 
     def sizes(self, names: Collection[str]) -> Mapping[str, int]:
-        """Look at files."""
+        """Return the sizes of the files that exist."""
         found = {}
-        with _explained("read"):
+        with _folder_errors("read"):
             for name in names:
                 with suppress(FileNotFoundError):
                     found[name] = self._path(name).stat().st_size
         return found
 
     def door(self) -> None:
-        """Return none: the service itself is."""
+        """Return None: uploads and downloads go through the service."""
 
     def path_of(self, name: str) -> Path:
-        """Return where a file is, or will be, for programs on this machine."""
+        """Return the path of a file, also before it is written."""
         return self._path(name).absolute()
 
     def receive(self, name: str) -> "ReceivedFile":
-        """Begin a file beside its place, with a name of its own: two may try at once."""
-        with _explained("written"):
+        """Begin a file beside its place, under a unique name: two calls may write it together."""
+        with _folder_errors("written"):
             path = self._path(name)
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -94,16 +99,16 @@ class FolderObjects:
 
     def open(self, name: str) -> BinaryIO | None:
         """Open a file."""
-        with _explained("read"):
+        with _folder_errors("read"):
             try:
                 return self._path(name).open("rb")
             except FileNotFoundError:
                 return None
 
     def list(self, after: str, limit: int) -> Sequence[StoredObject]:
-        """Return files by sub-folder and name; what a crash left half written is among them."""
+        """Return files by sub-folder and name, with those that a crash left half written."""
         first = int(_part_of(after), 16) if after else 0
-        with _explained("read"):
+        with _folder_errors("read"):
             of_each = (self._list(f"{part:02x}", after) for part in range(first, _PARTS))
             return list(islice(chain.from_iterable(of_each), limit))
 
@@ -115,7 +120,7 @@ class FolderObjects:
         behind = after.replace("/", _SLASH) if after and _part_of(after) == part else ""
         for name in names:
             if name > behind:
-                with suppress(FileNotFoundError):  # dropped meanwhile
+                with suppress(FileNotFoundError):  # dropped since the folder was read
                     written = (self.folder / part / name).stat().st_mtime
                     at = datetime.fromtimestamp(written, UTC)
                     yield StoredObject(name.replace(_SLASH, "/"), at)
@@ -125,7 +130,7 @@ class FolderObjects:
 
 
 class ReceivedFile:
-    """A file that is written beside its place, and moved there when it is whole."""
+    """A file that is written beside its place, and moved there when it is complete."""
 
     def __init__(self, path: Path) -> None:
         self._to = path
@@ -133,13 +138,13 @@ class ReceivedFile:
         self._file = open(self._path, "xb", opener=_private)  # noqa: SIM115  closed below
 
     def write(self, part: bytes) -> None:
-        """Take the next part.  Raises Unavailable."""
-        with _explained("written"):
+        """Write the next part.  Raises Unavailable."""
+        with _folder_errors("written"):
             self._file.write(part)
 
     def keep(self) -> None:
         """Move it to its place.  Raises Unavailable."""
-        with _explained("written"):
+        with _folder_errors("written"):
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -147,14 +152,14 @@ class ReceivedFile:
             _sync(self._to.parent)
 
     def abandon(self) -> None:
-        """Remove what is there of it."""
+        """Remove the incomplete file."""
         with suppress(OSError):
             self._file.close()
             self._path.unlink(missing_ok=True)
 
 
 class _ReceivedBytes(BytesIO):
-    """Bytes that become an object of *objects* when they are whole."""
+    """Bytes that become an object of *objects* when they are complete."""
 
     def __init__(self, objects: "MemoryObjects", name: str) -> None:
         super().__init__()
@@ -170,18 +175,18 @@ class _ReceivedBytes(BytesIO):
 
 
 def _private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read, whatever the umask."""
+    """Open a file that only its owner may read, with any umask."""
     return os.open(path, flags, 0o600)
 
 
 def _part_of(name: str) -> str:
-    """Return the sub-folder of a file; one that is half written stands beside the whole."""
+    """Return the sub-folder of a file; a half-written file is beside the complete file."""
     whole = name.removesuffix(_PART).partition(_TRY)[0] if name.endswith(_PART) else name
     return blake2b(whole.encode(), digest_size=1).hexdigest()
 
 
 def _sync(folder: Path) -> None:
-    """Let the names of what was written outlast a loss of power, where folders can be synced."""
+    """Sync a folder, where folders can be synced, so that its new names survive a power failure."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -191,7 +196,7 @@ def _sync(folder: Path) -> None:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _folder_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -237,7 +242,7 @@ class MemoryObjects:
             return {name: len(self._kept[name][0]) for name in names if name in self._kept}
 
     def door(self) -> None:
-        """Return none: the service itself is."""
+        """Return None: uploads and downloads go through the service."""
 
     def path_of(self, _name: str) -> None:
         """Return none."""
@@ -259,61 +264,73 @@ class MemoryObjects:
             return [StoredObject(name, self._kept[name][1]) for name in behind]
 
 
-class ObjectsToBe:
-    """Objects in S3, connected when they are first used: most requests need none."""
-
-    def __init__(self, bucket: str, prefix: str, session: object = None) -> None:
-        self._place = bucket, prefix, session
-
-    @cached_property
-    def _objects(self) -> ObjectStore:
-        from headrace.store.services import objects_in_s3  # noqa: PLC0415 (as said above)
-
-        return objects_in_s3(*self._place)
-
-    def unused(self) -> bool:
-        """Tell that nobody knows without asking."""
-        return False
-
-    def put(self, contents: Mapping[str, bytes]) -> None:
-        """Write objects."""
-        self._objects.put(contents)
-
-    def get(self, names: Collection[str]) -> Mapping[str, bytes]:
-        """Return objects."""
-        return self._objects.get(names)
-
-    def sizes(self, names: Collection[str]) -> Mapping[str, int]:
-        """Return how large objects are."""
-        return self._objects.sizes(names)
-
-    def door(self) -> ObjectDoor | None:
-        """Return S3's."""
-        return self._objects.door()
-
-    def drop(self, names: Collection[str]) -> None:
-        """Remove objects."""
-        self._objects.drop(names)
-
-    def list(self, after: str, limit: int) -> Sequence[StoredObject]:
-        """Return objects by name."""
-        return self._objects.list(after, limit)
-
-
-def objects_at(address: str, session: object = None) -> ObjectStore:
+def objects_at(
+    address: str,
+    session: Any = None,  # noqa: ANN401  of botocore
+) -> ObjectStore:
     """Return the objects at *address*, ``s3://bucket/prefix`` or a folder's path.
 
-    *session* of botocore has region and credentials; None for those of the environment.
-    Raises ValueError for an address that is neither.
+    Region and credentials are those of *session*, or of the environment.  Raises ValueError for
+    another address.
     """
     place = s3_place(address)
-    return (
-        FolderObjects(Path(address).absolute()) if place is None else ObjectsToBe(*place, session)
-    )
+    if place is None:
+        return FolderObjects(Path(address).absolute())
+    from headrace.store.s3 import S3Objects  # noqa: PLC0415  a folder needs no botocore
+
+    return S3Objects(*place, session)
 
 
 def objects_beside(path: str, memory: str) -> ObjectStore:
-    """Return the objects of the file at *path*: a folder beside it; for *memory* in memory."""
+    """Return the folder of objects beside the file at *path*, or for *memory* objects in memory."""
     if path == memory:
         return MemoryObjects()
     return FolderObjects(Path(f"{os.path.realpath(path)}-payloads"))
+
+
+class Offloading:
+    """A store that writes texts over *most* bytes to *objects*, the rest to *store*; 0: no text."""
+
+    def __init__(
+        self,
+        store: Store,
+        objects: ObjectStore,
+        most: int,
+        new_token: Callable[[], str] = new_request_token,
+    ) -> None:
+        self._store = store
+        self._objects = objects
+        self._most = most or math.inf
+        self._new_token = new_token
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  any member of the store
+        return getattr(self._store, name)
+
+    def commit(
+        self,
+        changes: Sequence[Change],
+        *,
+        partly: bool = False,
+        noting: Noting | None = None,
+    ) -> list[Outcome]:
+        """Make *changes* as the store does; raises Unavailable if objects cannot be written."""
+        return self._store.commit(self._put(changes), partly=partly, noting=noting)
+
+    def put_records(
+        self, writes: Sequence[tuple[Record, int | None]], *, tasks: Sequence[Change] = ()
+    ) -> bool:
+        """Write records, and *tasks* with them, as the store does."""
+        return self._store.put_records(writes, tasks=self._put(tasks))
+
+    def _put(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """Write large texts to the objects, and return the changes that refer to them."""
+        offload = Offload(self._most, self._new_token, {})
+        planned = [offload.plan(change) for change in changes]
+        if offload.contents:
+            self._objects.put(offload.contents)
+        return planned
+
+    @property
+    def store(self) -> Store:
+        """This object, typed as a store."""
+        return cast("Store", self)

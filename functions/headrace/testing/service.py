@@ -16,6 +16,7 @@ from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
 from headrace.domain.ids import LeaseName, group_of, names_lease
+from headrace.domain.offload import Lake
 from headrace.domain.task import State, Task
 from headrace.history.recorder import Recorded
 from headrace.ops.delivery.reaper import Reaped
@@ -24,7 +25,6 @@ from headrace.ops.scheduling.ticking import Ticked
 from headrace.ops.shared.leases import find_group, with_present_ends
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Lake
 from headrace.testing.conditions import Faults, ManualClock
 from headrace.testing.stores import MemoryTables
 from headrace.testing.transport import faulty, responder

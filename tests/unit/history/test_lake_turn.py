@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.domain.errors import Conflict
+from headrace.domain.offload import LakeObject
 from headrace.spark.lake.turn import SILENT, TURN, LakeTurn, turn_of
-from headrace.store.base import LakeObject
 from headrace.store.lake import FolderLake
 from tests.manual_clock import ManualClock
 

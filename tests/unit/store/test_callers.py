@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ProfileNotFound
 
 from headrace.domain.errors import Forbidden, HeadraceError, InvalidRequest, Unauthenticated
-from headrace.store.dynamo.callers import CallersRights
+from headrace.store.dynamo.connect import CallersRights
 
 
 class Client:

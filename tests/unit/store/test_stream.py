@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headrace.store.stream import writes_of
+from headrace.store.dynamo.stream import writes_of
 
 
 def test_a_removal_by_anyone_but_the_table_is_a_delete() -> None:

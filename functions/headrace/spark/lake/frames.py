@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from headrace.domain.offload import Lake, LakeObject
 from headrace.history.changelog import RAW
 from headrace.spark.lake.formats import log_at
 from headrace.spark.lake.formats.base import (
@@ -31,7 +32,6 @@ from headrace.spark.lake.formats.base import (
 )
 from headrace.spark.lake.schemas import CHANGES, DAY, HOUR, TABLES, Table
 from headrace.spark.session import SparkFiles
-from headrace.store.base import Lake, LakeObject
 from headrace.store.lake import lake_at
 
 ROWS_OF_A_FILE: Final = 2_000_000

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import Conflict, Unavailable
-from headrace.store.base import Lake
+from headrace.domain.offload import Lake
 
 if TYPE_CHECKING:
     from headrace.spark.lake.frames import LakeFrames

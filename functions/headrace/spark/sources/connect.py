@@ -36,8 +36,8 @@ from headrace.runtime.wiring import Settings, build, objects_of, utc_now
 from headrace.spark.sources.options import SourceOption, whole, word
 from headrace.store.base import Store
 from headrace.store.objects import objects_beside
-from headrace.store.sqlite.database import MEMORY
-from headrace.store.sqlite.failures import Unusable
+from headrace.store.sqlite.connections import MEMORY
+from headrace.store.sqlite.file import Unusable
 
 if TYPE_CHECKING:
     from headrace.store.dynamo.raw_client import RawClient
@@ -189,7 +189,7 @@ def _address(
 @cache
 def _deployed(address: TablesAddress) -> tuple[str, str, str | None, int]:
     """Return what a deployment's stack tells: its tables, and which payloads are kept where."""
-    from headrace.store.dynamo.deployment import (  # noqa: PLC0415  a file needs no botocore
+    from headrace.store.dynamo.connect import (  # noqa: PLC0415  a file needs no botocore
         CONTROL_TABLE,
         TASKS_TABLE,
         Deployment,
@@ -275,7 +275,7 @@ def store(connection: StoreConnection) -> Store:
 
 def _tables_store(connection: StoreConnection) -> Store:
     from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
-    from headrace.store.dynamo.callers import CallersRights  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.connect import CallersRights  # noqa: PLC0415  likewise
 
     tasks, control = connection.tasks_table, connection.control_table
     rights = CallersRights(f"the tables {tasks} and {control}")

@@ -29,12 +29,12 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.offload import Lake
 from headrace.domain.task import State
 from headrace.spark.sources import EXPORT, decode
 from headrace.spark.sources.columns import BY_NAME, DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.options import SourceOption, flag, parsed, refused, word
 from headrace.store import keys
-from headrace.store.base import Lake
 from headrace.store.lake import S3Access, lake_at
 
 if TYPE_CHECKING:

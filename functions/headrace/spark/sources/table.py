@@ -33,7 +33,7 @@ from headrace.spark.sources.options import (
 )
 from headrace.store import keys
 from headrace.store.items import EVER, READ_AT_ONCE, Between, Item, partition
-from headrace.store.sqlite.pages import ROW
+from headrace.store.sqlite.tasks import ROW
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.store.dynamo import DynamoStore
     from headrace.store.dynamo.pages import Pages
     from headrace.store.sqlite import SqliteStore
-    from headrace.store.sqlite.pages import FilePages
+    from headrace.store.sqlite.tasks import FilePages
 
 OPTIONS: Final = (
     SourceOption("queue", queue_name, "only this queue, read by the index; else the whole table"),

@@ -1,30 +1,50 @@
-"""The client of DynamoDB, made by botocore: boto3 would add its import and nothing that is used.
+"""Connections to DynamoDB, and the errors of AWS as errors of Headrace.
 
-Even botocore's takes as long as importing all of this service, and few calls need it: so it is made
-when one does.
+A client of botocore is made when it is first used, because making it takes as long as importing
+the service, and few calls need it.
 
-Its errors and figures become ours here.
+A program that uses the tables of a deployment by its own rights gets errors that say which right is
+missing (``CallersRights``).  In the deployment itself, a refusal by IAM is a defect and a 500.
+
+CloudFormation makes up the names of the tables, so that a stack can be deployed again beside what
+an older stack of its name has left.  The outputs of the stack say which tables are its own
+(``Deployment``).
 """
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property, partial, wraps
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
     EndpointConnectionError,
+    NoAuthTokenError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
 )
 from botocore.session import Session
 
-from headrace.domain.errors import Unavailable
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    InvalidRequest,
+    Unauthenticated,
+    Unavailable,
+)
+from headrace.domain.offload import Lake, ObjectStore
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.raw_client import CONNECTIONS, RawClient
+from headrace.store.lake import lake_at
+from headrace.store.objects import objects_at
 from headrace.store.services import AwsClient, client_of, no_answer
 
 _BROKEN: Final = frozenset(
@@ -142,3 +162,164 @@ def _address(session: Session, region: str | None) -> str | None:
     if configured or not _PLAIN_REGION.fullmatch(region or ""):
         return None
     return f"https://dynamodb.{region}.amazonaws.com"
+
+
+_T = TypeVar("_T")
+
+_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_UNKNOWN: Final = frozenset(
+    {
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "IncompleteSignatureException",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_MISSING: Final = frozenset({"ResourceNotFound", "ResourceNotFoundException"})
+_NONE: Final = (
+    NoAuthTokenError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallersRights:
+    """A way to AWS by the rights of whoever runs this program; *of* names the stack."""
+
+    of: str
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn what only they can mend into Unauthenticated, Forbidden or InvalidRequest."""
+        try:
+            yield
+        except ClientError as error:
+            found = self._error(error.response["Error"], error.operation_name)
+            if found is None:
+                raise
+            raise found from error
+        except _NONE as error:
+            message = f"AWS takes no call without credentials: {error}"
+            raise Unauthenticated(message) from error
+
+    def over(self, used: _T) -> _T:
+        """Return *used*, a client or a lake, with the errors of all that it does turned so."""
+        return cast("_T", _Translated(self, used))
+
+    def look_at(self, answer: object) -> None:
+        """Raise the error of the first statement of a batch that they may not make."""
+        for response in answer.get("Responses", ()) if isinstance(answer, dict) else ():
+            failed = response.get("Error") if isinstance(response, dict) else None
+            found = failed and self._error(failed, "BatchExecuteStatement")
+            if found:
+                raise found
+
+    def _error(self, failed: dict[str, str], operation: str) -> HeadraceError | None:
+        code, reason = failed.get("Code", ""), failed.get("Message") or "it does not say why"
+        if code in _DENIED:
+            return Forbidden(f"IAM refuses {operation} on {self.of}: {reason}")
+        if code in _UNKNOWN:
+            return Unauthenticated(f"AWS does not take these credentials ({code}): {reason}")
+        if code in _MISSING:
+            return InvalidRequest.of("url", f"means {self.of}, which has no such table: {reason}")
+        return None
+
+
+class _Translated:
+    def __init__(self, rights: CallersRights, used: object) -> None:
+        self._rights, self._used = rights, used
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever it has
+        found = getattr(self._used, name)
+        if not callable(found):
+            return found
+        translated = self._wrapped(found)
+        setattr(self, name, translated)  # from now on looked up without coming this way
+        return translated
+
+    def _wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def called(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401  the call's own
+            with self._rights.translated():
+                answer = call(*arguments, **named)
+            self._rights.look_at(answer)
+            return answer
+
+        return called
+
+
+TASKS_TABLE: Final = "TasksTableName"
+CONTROL_TABLE: Final = "ControlTableName"
+
+
+@dataclass(frozen=True, slots=True)
+class StackFacts:
+    """Outputs and parameters of a stack, by name."""
+
+    outputs: Mapping[str, str]
+    parameters: Mapping[str, str]
+
+
+class Deployment:
+    """The stack *stack* in *region*; credentials as every AWS SDK finds them.
+
+    What AWS refuses, now or later, is Unauthenticated, Forbidden or InvalidRequest.
+    """
+
+    def __init__(self, region: str, stack: str) -> None:
+        self._stack = stack
+        self._rights = CallersRights(f"the stack {stack} in {region}")
+        self._session = Session()  # one for all: a profile may have to be asked about
+        self._session.set_config_variable("region", region)
+
+    def facts(self) -> StackFacts:
+        """Return the description of the stack: one call of CloudFormation.
+
+        Raises InvalidRequest where there is no such stack, or where it is none of Headrace's, and
+        Unavailable while CloudFormation does not answer.
+        """
+        try:
+            with self._rights.translated():
+                client = client_of("cloudformation", self._session)
+                (found,) = client.describe_stacks(StackName=self._stack)["Stacks"]
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "ValidationError":
+                raise InvalidRequest.of("url", f"means {self._rights.of}: there is none") from error
+            message = f"CloudFormation does not answer: {code}"
+            raise Unavailable(message) from error
+        except BotoCoreError as error:
+            message = f"CloudFormation cannot be reached: {no_answer(error)}"
+            raise Unavailable(message) from error
+        facts = StackFacts(
+            {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())},
+            {one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())},
+        )
+        if not facts.outputs.keys() >= {TASKS_TABLE, CONTROL_TABLE}:
+            state = found.get("StackStatus", "in no state")
+            message = f"means {self._rights.of}, which names no tables of Headrace: it is {state}"
+            raise InvalidRequest.of("url", message)
+        return facts
+
+    def client(self, url: str | None) -> AwsClient:
+        """Return a client of its DynamoDB, or of the one at *url*."""
+        with self._rights.translated():
+            return self._rights.over(connected(url, self._session))
+
+    def objects(self, address: str) -> ObjectStore:
+        """Return the large texts of its tasks, which are kept at *address*."""
+        return self._rights.over(objects_at(address, self._session))
+
+    def lake(self, address: str) -> Lake:
+        """Return the lake at *address*."""
+        return self._rights.over(lake_at(address, self._session))

@@ -12,9 +12,9 @@ from headrace.store import keys
 from headrace.store.base import lock_patch
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
+from headrace.store.dynamo.statements import single_write
 from headrace.store.items import Item, Value
 from headrace.store.services import AwsClient
-from headrace.store.statements import single_write
 
 _READ_BATCH: Final = 100  # items of one BatchGetItem
 _READ_TRIES: Final = 6

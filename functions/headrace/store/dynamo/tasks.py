@@ -19,9 +19,9 @@ from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, S
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
-from headrace.store.dynamo.index import StateIndex
-from headrace.store.dynamo.matches import MatchTable
+from headrace.store.dynamo.indexes import MatchTable, StateIndex
 from headrace.store.dynamo.pages import Pages
+from headrace.store.dynamo.statements import single_write, statement
 from headrace.store.items import (
     ATTRIBUTES,
     Item,
@@ -29,7 +29,6 @@ from headrace.store.items import (
     to_item,
 )
 from headrace.store.services import AwsClient
-from headrace.store.statements import single_write, statement
 
 _LOG: Final = safe_logger(__name__)
 _BATCH: Final = 25  # statements of one BatchExecuteStatement

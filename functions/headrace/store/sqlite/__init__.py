@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from headrace.store.base import Store
 from headrace.store.sqlite.arrivals import ArrivalNumbers
-from headrace.store.sqlite.control import Control
-from headrace.store.sqlite.database import MEMORY, Database
+from headrace.store.sqlite.connections import MEMORY
+from headrace.store.sqlite.control import Control, Matches
+from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
 from headrace.store.sqlite.log import Log, LoggedWrites
-from headrace.store.sqlite.matches import Matches
 from headrace.store.sqlite.tasks import TaskTable
 from headrace.store.sqlite.upkeep import FileUpkeep
 

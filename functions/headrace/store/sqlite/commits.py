@@ -14,8 +14,17 @@ from headrace.store.base import Done, Outcome, Refused, lock_patch, refused
 from headrace.store.keys import BODY
 from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.log import Line, Log
-from headrace.store.sqlite.rows import COLUMNS, Row, insert, read_rows, row_of, task_of
-from headrace.store.sqlite.units import change_units, control_bytes, task_bytes
+from headrace.store.sqlite.rows import (
+    COLUMNS,
+    Row,
+    change_units,
+    control_bytes,
+    insert,
+    read_rows,
+    row_of,
+    task_bytes,
+    task_of,
+)
 
 _INTO_TASKS: Final = f"tasks ({COLUMNS})"
 ITEM: Final = "body, fields, expires_at"

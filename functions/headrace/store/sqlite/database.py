@@ -1,44 +1,24 @@
-"""One SQLite file: its connections, and its transactions.
+"""Transactions on one SQLite file.
 
-Callers of a process hand what they write to one thread, which does what has gathered in one
-transaction, so one sync to the disk serves many.  Readers have connections of their own, and
-neither wait for a writer nor hold one up.
-
-Long, because whoever judges whether a write is safe has to see all that begins, joins, ends and
-undoes a transaction.
+The callers of a process hand their writes to one thread.  It makes all writes that have gathered in
+one transaction, so that one sync to the disk serves many callers.  Readers have connections of
+their own: they neither wait for a writer nor delay it.
 """
 
-import os
 import sqlite3
-import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.domain.errors import Unavailable
-from headrace.store.sqlite import forks
-from headrace.store.sqlite.failures import Unusable, errors
-from headrace.store.sqlite.location import Identity, check_same, create, refuse_network
-from headrace.store.sqlite.schema import (
-    WAIT_SECONDS,
-    begin,
-    bring_up_to_date,
-    check_library,
-    empty_tables,
-    roll_back,
-)
+from headrace.store.sqlite.connections import Connections
+from headrace.store.sqlite.schema import begin, roll_back
 
-MEMORY: Final = ":memory:"
-_TOGETHER: Final = 64  # callers whose work is done in one transaction
-_IDLE_READERS: Final = 8  # connections that are kept while nobody reads
-_LOOK_SECONDS: Final = 0.5  # between two looks of readers whether the file is still the same
-_LARGEST_LOG: Final = 64 * 1024 * 1024  # bytes that the log beside the file keeps after a burst
+_TOGETHER: Final = 64  # writes in one transaction
 
 _T = TypeVar("_T")
 
@@ -51,7 +31,7 @@ def _locked() -> threading.Lock:
 
 @dataclass(slots=True)
 class _WriterJob(Generic[_T]):
-    """What one caller wants to write, and what became of it."""
+    """The write of one caller, and its result or error."""
 
     work: Callable[[sqlite3.Connection], _T]
     lazy: bool = False
@@ -60,68 +40,29 @@ class _WriterJob(Generic[_T]):
     error: BaseException | None = None
 
 
-class Database:
-    """The file at *path*, or with ``:memory:`` nothing but this process's memory.
+class Database(Connections):
+    """The database at *path*; see Connections."""
 
-    Raises Unusable for a file that cannot be used, saying why.
-    """
-
-    def __init__(self, path: str) -> None:
-        check_library()
-        self.name = path
-        # Settled now: readers are opened later, and somebody may change the folder meanwhile.
-        self._path = None if path == MEMORY else Path(os.path.realpath(path))
-        self._errors = errors(path, self._path)
-        self._identity: Identity | None = None
-        self._closed = False
-        self._carried_over = False
-        self._checked_until = 0.0
-        self.on_fork: list[Callable[[], None]] = []  # in the child
-        self._fresh()
-        with self._errors:
-            if self._path is not None:
-                refuse_network(path, self._path)
-                self._identity = create(path, self._path)
-            self._writing()
-        forks.watch(self)
-
-    @property
-    def path(self) -> Path | None:
-        """Where the file is; None where there is none."""
-        return self._path
-
-    @property
-    def shared(self) -> bool:
-        """Whether other processes may write to it too."""
-        return self._path is not None
-
-    def _fresh(self) -> None:
-        self._gate = threading.Lock()  # what begins passes through it
-        self._memory = threading.RLock()
-        self._mutex = threading.Lock()  # of what follows
+    def _reset(self) -> None:
+        super()._reset()
         self._jobs: SimpleQueue[_WriterJob[Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._readers: list[sqlite3.Connection] = []
-        self._lent: set[object] = set()  # a token for each reader
-        self._writer_mutex = threading.Lock()  # of the connection that writes
-        self._writer: sqlite3.Connection | None = None
-        self._lazy = False  # what it commits is not synced
-        self._joined: tuple[int, sqlite3.Connection] | None = None  # a thread, and what it is in
-        self._outcomes: list[Callable[[bool], None]] = []  # hear of the transaction under way
+        self._joined: tuple[int, sqlite3.Connection] | None = None  # a thread, and its transaction
+        self._outcomes: list[Callable[[bool], None]] = []  # called after the transaction under way
 
     # -- writing -------------------------------------------------------------------------------
 
     def write(self, work: Callable[[sqlite3.Connection], _T], *, lazy: bool = False) -> _T:
-        """Do *work* in a transaction, together with that of others, and return what it returns.
+        """Run *work* in a transaction with the work of other callers, and return its result.
 
-        When this returns, it is on the disk; when it raises, nothing of it is done.  (Except that
-        what interrupts the caller leaves that open.)  *work* may be done twice, the first time in
-        vain.  Raises what it raises, and Unavailable.
+        The write is on the disk when this returns.  If this raises, nothing was written, unless an
+        interrupt of the caller raised.  *work* may run twice if the first transaction fails.
+        Raises the errors of *work*, and Unavailable.
 
-        Work that is *lazy* is on the disk when the next that is not has returned, of whatever
-        process; a crash of the machine before that undoes it.
+        *lazy* work is on the disk when the next work that is not lazy has returned, in any
+        process.  A crash of the machine before that undoes it.
 
-        A thread of its own does it: a handler's thread may be interrupted anywhere.
+        The writing thread runs the work, because a handler's thread may be interrupted anywhere.
         """
         within = self._within()
         if within is not None:
@@ -133,21 +74,21 @@ class Database:
                 self._check_open()
                 self._do([job])
         else:
-            with self._mutex:  # what is handed in before it is closed is done
+            with self._mutex:  # every job that is queued before close() is done
                 self._check_open()
                 if self._thread is None:
-                    self._thread = self._started()
+                    self._thread = self._start_thread()
                 self._jobs.put(job)
             job.done.acquire()
         if job.error is not None:
             try:
                 raise job.error
             finally:
-                del job  # which would hold the error, which holds this frame
+                del job  # it refers to the error, and the error to this frame
         return job.result  # type: ignore[return-value]  # set, as there was no error
 
-    def _started(self) -> threading.Thread:
-        # It holds no database while it waits, or none would ever be let go of.
+    def _start_thread(self) -> threading.Thread:
+        # The thread has no strong reference while it waits, so that a database can be collected.
         known = (weakref.ref(self), self._jobs)
         thread = threading.Thread(target=_take_jobs, args=known, name="sqlite", daemon=True)
         try:
@@ -156,18 +97,10 @@ class Database:
             raise Unavailable(f"{self.name}: {error}") from error
         return thread
 
-    def _check_open(self) -> None:
-        if self._closed or sys.is_finalizing():  # no thread would do it
-            raise Unavailable(f"{self.name}: it is closed")
-        if self._carried_over:
-            raise Unusable(
-                f"{self.name}: it was in use when this process was forked; open it in a new one"
-            )
-
     def write_all(
         self, jobs: "list[_WriterJob[Any]]", gather: "Callable[[list[_WriterJob[Any]]], None]"
     ) -> None:
-        """Do *jobs* together, and what *gather* adds to them; for the thread that writes."""
+        """Do *jobs*, and those that *gather* adds, in one transaction; for the writing thread."""
         self._pass_gate()
         with self._writer_mutex:
             self._do(jobs, gather)
@@ -177,9 +110,10 @@ class Database:
         jobs: list[_WriterJob[Any]],
         gather: Callable[[list[_WriterJob[Any]]], None] | None = None,
     ) -> None:
-        """Do *jobs* in one transaction, or each in its own where one of them fails.
+        """Do *jobs* in one transaction, or each in a transaction of its own if one of them fails.
 
-        What comes while another process holds the file is *gathered* too, if that will be synced.
+        Jobs that come while another process locks the file are *gathered* too, if the transaction
+        is synced.
         """
         try:
             with self._errors:
@@ -190,14 +124,14 @@ class Database:
                 begin(db)
                 if gather is not None and not lazy:
                     gather(jobs)
-        except BaseException as error:  # noqa: BLE001  of nobody's work: each caller hears of it
+        except BaseException as error:  # noqa: BLE001  every caller gets the error
             for job in jobs:
                 job.error = type(error)(str(error)) if isinstance(error, Unavailable) else error
             return
         try:
             with self._errors:
                 self._together(db, jobs)
-        except BaseException as error:  # noqa: BLE001  each caller hears of its own
+        except BaseException as error:  # noqa: BLE001  each caller gets its own error
             if self._path is not None:
                 self._drop_writer()
             if len(jobs) == 1:
@@ -207,9 +141,9 @@ class Database:
                 self._do([job])
 
     def _sync(self, db: sqlite3.Connection, *, lazy: bool) -> None:
-        """Let the next transaction reach the disk, or if it is *lazy* only the log beside the file.
+        """Sync the next transaction to the disk, or if it is *lazy* only write it to the log.
 
-        The log has it in order: whatever syncs a later transaction syncs this one.
+        The log keeps the order: the sync of a later transaction syncs this transaction too.
         """
         if lazy != self._lazy and self._path is not None:
             db.execute(f"PRAGMA synchronous = {'NORMAL' if lazy else 'FULL'}")
@@ -220,13 +154,13 @@ class Database:
         try:
             for job in jobs:
                 job.result = job.work(db)
-            db.execute("COMMIT")  # nothing may come after it: what is done must not be done again
+            db.execute("COMMIT")  # no error may follow, or the jobs would be done again
             stands = True
         finally:
             roll_back(db)
             outcomes, self._outcomes = self._outcomes, []
             for tell in outcomes:
-                with suppress(Exception):  # what is done must not be done again
+                with suppress(Exception):  # an error would do the jobs again
                     tell(stands)
 
     @contextmanager
@@ -286,77 +220,30 @@ class Database:
             return result
 
     def _check_under_way(self, db: sqlite3.Connection) -> None:
-        """Raise Unavailable where an error of SQLite's has undone all of a transaction."""
-        if not db.in_transaction:  # what comes now would be one of its own
-            raise Unavailable(f"{self.name}: all of a write is undone")
-
-    def _check_same_file(self) -> None:
-        if self._path is not None:
-            check_same(self.name, self._path, self._identity)
+        """Raise Unavailable if an error of SQLite has undone the whole transaction."""
+        if not db.in_transaction:  # the next statement would be a transaction of its own
+            raise Unavailable(f"{self.name}: the whole write was undone")
 
     # -- reading -------------------------------------------------------------------------------
 
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend a connection for statements that change nothing.  Raises Unavailable.
+
+        In a block of joined() the connection of that transaction.
+        """
+        within = self._within()
+        return self._reader() if within is None else self._reader_within(within)
+
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for statements that change nothing.  Raises Unavailable."""
+    def _reader_within(self, db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with self._errors:
-            within = self._within()
-            if within is not None:
-                self._check_under_way(within)
-                yield within
-                return
-            self._pass_gate()
-            if time.monotonic() > self._checked_until:  # each write looks by itself
-                self._check_same_file()
-                self._checked_until = time.monotonic() + _LOOK_SECONDS
-            if self._path is None:
-                with self._memory:
-                    self._check_open()
-                    yield self._writing()
-                return
-            token = object()
-            try:
-                db = self._borrowed(token)
-                try:
-                    yield db
-                except BaseException:
-                    # A statement may be half read, and keep this connection at an old state.
-                    db.close()
-                    raise
-                self._take_back(db)
-            finally:
-                self._lent.discard(token)
+            self._check_under_way(db)
+            yield db
 
-    def _borrowed(self, token: object) -> sqlite3.Connection:
-        with self._mutex:
-            self._check_open()
-            self._lent.add(token)
-            if self._readers:
-                return self._readers.pop()
-        db = self._connected()
-        try:
-            db.execute("PRAGMA query_only = ON")
-            self._check_same_file()
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _take_back(self, db: sqlite3.Connection) -> None:
-        with self._mutex:
-            if not self._closed and len(self._readers) < _IDLE_READERS:
-                self._readers.append(db)
-                return
-        db.close()
-
-    def _pass_gate(self) -> None:
-        with self._gate:
-            pass
-
-    # -- the file ------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Do what was handed in, and close every connection; what is asked later is refused."""
+        """Do the queued jobs and close every connection; later calls are refused."""
         with self._mutex:
             self._closed = True
             thread, self._thread = self._thread, None
@@ -368,96 +255,14 @@ class Database:
             self._drop_connections()
 
     def __del__(self) -> None:
-        """Close what nobody closed: all that was handed in is done, or its caller would be here."""
+        """Close the connections; no job is queued, because its caller would refer to this."""
         with suppress(AttributeError, sqlite3.Error):
             self._jobs.put(None)
             self._drop_connections()
 
-    def _drop_connections(self) -> None:
-        self._drop_writer()
-        for db in self._readers:
-            db.close()
-        self._readers = []
-
-    def _drop_writer(self) -> None:
-        db, self._writer = self._writer, None
-        if db is not None:
-            db.close()
-
-    def _writing(self) -> sqlite3.Connection:
-        """Return the connection that writes, of which there is one."""
-        if self._writer is None:
-            db = self._connected()
-            try:
-                if self._path is None:
-                    empty_tables().backup(db)
-                else:
-                    bring_up_to_date(db, self.name)
-                db.execute("PRAGMA synchronous = FULL")
-                db.execute("PRAGMA fullfsync = ON")  # macOS: a sync that reaches the disk
-                db.execute("PRAGMA checkpoint_fullfsync = ON")
-                db.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
-                db.execute("PRAGMA busy_timeout = 0")  # see patiently()
-            except BaseException:
-                db.close()
-                raise
-            self._writer, self._lazy = db, False
-        return self._writer
-
-    def _connected(self) -> sqlite3.Connection:
-        # As an address, which makes no file where there is none.
-        place = MEMORY if self._path is None else f"{self._path.as_uri()}?mode=rw"
-        db = sqlite3.connect(
-            place,
-            uri=self._path is not None,
-            timeout=WAIT_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-        )
-        db.execute("PRAGMA temp_store = MEMORY")
-        return db
-
-    # -- forks ---------------------------------------------------------------------------------
-
-    def hold(self) -> None:
-        """Let nothing begin until ``go_on()``."""
-        self._gate.acquire()
-
-    def try_quiet(self) -> bool:
-        """Close what is open, until ``go_on()``; tell whether so: not while it is used."""
-        locks = (self._memory, self._writer_mutex, self._mutex)
-        held = [lock for lock in locks if lock.acquire(blocking=False)]
-        if len(held) == len(locks) and not self._lent:
-            if self._path is not None:
-                self._drop_connections()
-            return True
-        for lock in held:
-            lock.release()
-        return False
-
-    def go_on(self, *, quiet: bool) -> None:
-        """Let it be used again, in the process that was forked."""
-        if quiet:
-            for lock in (self._memory, self._writer_mutex, self._mutex):
-                lock.release()
-        self._gate.release()
-
-    def begin_anew(self, *, quiet: bool) -> None:
-        """Begin anew in the child of a fork; connections that it was not *quiet* of are no use."""
-        writer, readers = self._writer, self._readers
-        self._fresh()
-        if self._path is None:
-            self._writer = writer  # memory is the child's own
-        else:
-            forks.ABANDONED.append((writer, readers))
-            self._carried_over = self._carried_over or not quiet
-        for begin_anew in self.on_fork:
-            begin_anew()
-
 
 def _undo(db: sqlite3.Connection, savepoint: str) -> None:
-    """Undo what was done since *savepoint*; all of the transaction where that cannot be."""
+    """Undo everything since *savepoint*, or the whole transaction if that is impossible."""
     if db.in_transaction:
         try:
             db.execute(f"ROLLBACK TO {savepoint}")
@@ -467,7 +272,7 @@ def _undo(db: sqlite3.Connection, savepoint: str) -> None:
 
 
 def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] | None]) -> None:
-    """Do what is handed in, as much at a time as has gathered meanwhile."""
+    """Do queued jobs, as many in one transaction as have gathered."""
 
     def gather(jobs: list[_WriterJob[Any]]) -> None:
         while len(jobs) < _TOGETHER and not take.empty():
@@ -481,14 +286,14 @@ def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] |
         jobs = [job]
         gather(jobs)
         database = known()
-        if database is None:  # whoever handed it in was interrupted, and waits no more
+        if database is None:  # its caller was interrupted and does not wait any more
             return
         try:
             database.write_all(jobs, gather)
-        except BaseException as error:  # noqa: BLE001  each caller hears of it, and the next is served
+        except BaseException as error:  # noqa: BLE001  every caller gets the error
             for job in jobs:
                 job.error = job.error or error
         del database
         for job in jobs:
             job.done.release()
-        del job, jobs  # what came of it is the callers'
+        del job, jobs  # the callers have the results

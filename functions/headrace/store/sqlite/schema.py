@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final, TypeVar
 
 from headrace.store.call_scope import CALL_SECONDS
-from headrace.store.sqlite.failures import Unusable
+from headrace.store.sqlite.file import Unusable
 
 _T = TypeVar("_T")
 
@@ -115,7 +115,7 @@ def _write_ahead(db: sqlite3.Connection, name: str) -> None:
         (mode,) = db.execute("PRAGMA journal_mode = WAL").fetchone()
         return str(mode)
 
-    if patiently(switch) not in ("wal", "memory"):
+    if retry_while_busy(switch) not in ("wal", "memory"):
         raise Unusable(f"{name}: its file system cannot do write-ahead logging; use a local disk")
 
 
@@ -123,7 +123,7 @@ def begin(db: sqlite3.Connection) -> None:
     """Begin to write, once no other process does."""
     if db.in_transaction:  # whoever had begun was interrupted, anywhere
         db.execute("ROLLBACK")
-    patiently(lambda: db.execute("BEGIN IMMEDIATE"))
+    retry_while_busy(lambda: db.execute("BEGIN IMMEDIATE"))
 
 
 def roll_back(db: sqlite3.Connection) -> None:
@@ -133,7 +133,7 @@ def roll_back(db: sqlite3.Connection) -> None:
             db.execute("ROLLBACK")
 
 
-def patiently(attempt: Callable[[], _T]) -> _T:
+def retry_while_busy(attempt: Callable[[], _T]) -> _T:
     """Make *attempt* until no other process is in the way, or has been so for too long.
 
     SQLite's own wait grows to 100 ms between two looks, which is many transactions; and it does

@@ -13,7 +13,7 @@ from typing import Final
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.times import micros_of
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.failures import Unusable, errors
+from headrace.store.sqlite.file import Unusable, errors
 from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.rows import COLUMNS
 

@@ -15,7 +15,7 @@ from headrace.domain.errors import Unavailable
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.failures import Unusable
+from headrace.store.sqlite.file import Unusable
 from tests.forked import in_children
 from tests.waiting import until
 
@@ -252,6 +252,6 @@ def test_a_write_within_a_write_that_sqlite_has_undone_is_refused(path: Path) ->
             connection.execute("ROLLBACK")
             db.write(lambda within: within.execute("SELECT 1"))
 
-    with pytest.raises(Unavailable, match="all of a write is undone"):
+    with pytest.raises(Unavailable, match="the whole write was undone"):
         db.write(work)
     db.close()

@@ -16,7 +16,7 @@ from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.failures import Unusable
+from headrace.store.sqlite.file import Unusable
 from headrace.store.sqlite.upkeep import Forgotten
 from tests.manual_clock import ManualClock
 

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Final, Literal, TypeAlias, get_args
 
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.offload import Lake
 from headrace.spark.lake.formats.base import TableLog
-from headrace.store.base import Lake
 from headrace.store.lake import s3_place
 
 Format: TypeAlias = Literal["parquet", "iceberg", "delta"]

@@ -203,7 +203,7 @@ def as_ended(write: TaskWrite) -> Task:
 
 
 def _shown(queue: str, patterns: Sequence[str]) -> str | None:
-    """Return the name of *queue* if one of *patterns* covers it, or if there are none."""
+    """Return the name of *queue* if a pattern covers it, or if there are no patterns."""
     return queue if not patterns or any(covers(one, queue) for one in patterns) else None
 
 

@@ -1,10 +1,9 @@
-"""What waits at the head of a shard for its group, so that whoever may go is found behind it.
+"""The waiting tasks at the head of a shard, read past the groups that are at their limit.
 
-A group that is at its limit may have a hundred thousand tasks waiting, whose turns are all before
-those of others.  A process remembers how far it has seen nothing else, and the first tasks of each
-such group: it reads on from there, and comes back to the group when it has a slot.  After a second,
-or the longer the further it had read, it begins anew: what came before that place meanwhile is
-found then.
+A group at its limit may have a hundred thousand waiting tasks with earlier turns than all others.
+A process remembers how far it has read such tasks, and the first tasks of each such group: it reads
+on from there, and returns to the group when it has a free slot.  After a second, or more the
+further it has read, it begins again, and so finds the tasks that came before that place since.
 """
 
 import threading
@@ -43,7 +42,7 @@ class _Window:
     cut: set[str] = field(default_factory=set)
 
     def old(self, now: datetime) -> bool:
-        """Tell whether to begin anew."""
+        """Return whether to begin again."""
         return now - self.made_at >= _LASTS + self.read * _FOR_EACH
 
 
@@ -66,7 +65,7 @@ class GroupWindows:
             return Sieve(self.limits, queue, window, self._lock, dict(window.positions))
 
     def looked(self, queue: Queue, entries: Sequence[Entry]) -> dict[int, datetime]:
-        """Return since when what is known was read, by shard, of those that *entries* wait on."""
+        """Return the times of the reads that show the tasks before *entries*, by shard."""
         with self._lock:
             return {
                 shard: window.made_at
@@ -100,7 +99,7 @@ class Sieve:
     _waits: set[str] = field(default_factory=set, init=False)
 
     def parked(self) -> list[Entry]:
-        """Return what waited for a group that may have a slot now."""
+        """Return the waiting tasks of groups that may have a free slot now."""
         with self.lock:
             parked = [[*of_group.values()] for of_group in self.window.parked.values()]
         ready = list[Entry]()
@@ -114,7 +113,10 @@ class Sieve:
         with self.lock:
             used_up = any(not self.window.parked.get(name) for name in self.window.cut)
             if used_up and now - self.window.made_at >= _LASTS:
-                self.window.read, self.window.made_at = 0, now - _LASTS  # the next one begins anew
+                self.window.read, self.window.made_at = (
+                    0,
+                    now - _LASTS,
+                )  # the next window begins again
         return sorted(ready, key=lambda entry: rank_of(self.queue, entry))
 
     def sift(self, page: Sequence[Entry]) -> list[Entry]:
@@ -148,7 +150,7 @@ class Sieve:
         return ready
 
     def _overtakes(self, entry: Entry) -> bool:
-        """Tell whether something of a strict group is before *entry* that may not go yet."""
+        """Return whether a blocked task of a strict group comes before *entry*."""
         if not self.queue.strict:
             return False
         name = line_name(entry.group_key)

@@ -1,11 +1,10 @@
-"""Dequeues under an ``Idempotency-Key``: a repeat gets the tasks that the first try has leased.
+"""Dequeues with an ``Idempotency-Key``: a repeat gets the tasks that the first try has leased.
 
-Which tasks a call is about to lease is noted in one record, before the first lease is written or
-in one transaction with it, and all its leases begin with one tag.  So a repeat finds them wherever
-the first try ended: its answer lost, its process dead, the write of its leases unanswered.  Who
-finds nothing notes nothing; only a caller that says it is repeating itself notes that too, so that
-a first try which nobody waits for any more, but which still waits for tasks, leases none after that
-answer.
+A call records the tasks that it is about to lease in one record, before the first lease is written
+or in one transaction with it, and all its leases begin with one tag.  So a repeat finds them
+wherever the first try ended: its answer lost, its process dead, or the write of its leases
+unanswered.  A call that finds no task writes no record, unless the caller says that it repeats
+itself: then a first try that still waits for tasks leases none after that answer.
 
 Under a group lease there is no record: the tag is made of the key, and the group names its tasks.
 """
@@ -67,7 +66,7 @@ class DeliveryBatch:
 
     @property
     def state(self) -> NotedState:
-        """What is noted, and in which version of the record, for whoever may have to undo it."""
+        """Return the noted tasks, and the version of the record, for an undo."""
         return self.noted, self.version
 
     @state.setter
@@ -87,11 +86,10 @@ class DeliveryBatch:
         return self._under(group, queues) if group is not None else self._recorded(queues)
 
     def commit(self, changes: Sequence[Change], *, now: datetime) -> list[Outcome]:
-        """Make *changes*, the leases of tasks from *now* on, noted before they can be seen.
+        """Commit *changes*, the leases of tasks at *now*; note them before they are visible.
 
-        A note is one write more; under a group there is none.  Outcomes as of the store, those
-        that are known.
-        Raises Overtaken when another try of the same call is leasing, or has been answered, and
+        The note is one more write; under a group there is none.  Returns the known outcomes.
+        Raises Overtaken when another try of the same call leases tasks, or has been answered, and
         Unavailable.
         """
         noted = self._with(changes, now)
@@ -112,9 +110,9 @@ class DeliveryBatch:
         return replace(before, task_ids=(*before.task_ids, *new), latest=now)
 
     def note_nothing(self, *, now: datetime) -> bool:
-        """Write down, for a caller that repeats itself, that it got no task.
+        """Record that a caller that repeats itself got no task.
 
-        Returns False when an earlier try has leased something meanwhile: that is its answer.
+        Returns False when an earlier try has leased tasks since: they are its answer.
         """
         if self.grouped or self.attempt in (None, 1):
             return True
@@ -166,7 +164,7 @@ class DeliveryBatch:
 
 
 class DeliveryBatches(ServicePart):
-    """Makes the batch of a call, with what it needs from outside."""
+    """Makes the batches of calls."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -180,10 +178,10 @@ class DeliveryBatches(ServicePart):
         grouped: bool = False,
         attempt: int | None = None,
     ) -> DeliveryBatch:
-        """Return the batch of a dequeue call that takes no longer than *within*.
+        """Return the batch of a dequeue call that takes at most *within*.
 
-        *grouped*: its tasks are put under a group.  *attempt* is which try of the caller's it is,
-        if it says so: at the first nobody needs to look for earlier ones.
+        *grouped* is whether its tasks are put under a group.  *attempt* is the number of the
+        caller's try, if it is known: the first try need not look for earlier ones.
         """
         tag = lease_tag_of(f"{request.caller} {request.key} {request.fingerprint}")
         return DeliveryBatch(

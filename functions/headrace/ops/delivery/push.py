@@ -1,8 +1,8 @@
-"""The dispatcher: takes the tasks of a queue that has a target, and reports what it answers.
+"""The dispatcher: leases tasks of a queue with a target, and reports the target's answers.
 
-It is a worker in the service itself.  Who may be one has a seat of the queue, and all that it
-holds is under one group lease: one write each twenty seconds renews both.  One that dies leaves
-its leases to lapse and its seat to the next.
+It is a worker in the service itself.  Each dispatcher has a seat of the queue, and its leases are
+under one group lease: one write each twenty seconds renews both.  When a dispatcher dies, its
+leases lapse and another one takes the seat.
 
 This module has its calls of the store; ``runtime.pushing`` has its loop and the threads that send.
 """
@@ -53,7 +53,7 @@ _log: Final = safe_logger(__name__)
 
 
 class PushDispatch(ServicePart):
-    """The use case, with what it needs from outside; *deliveries* are those for dispatchers."""
+    """Begins runs of dispatchers; *deliveries* lease for dispatchers."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -83,7 +83,7 @@ class PushDispatch(ServicePart):
         return PushRun(self, queue, number, seat, group, PushLimit(target.threads(number)))
 
     def target_of(self, queue: str) -> Target | None:
-        """Return the target of *queue*; None where there is none, or no such queue."""
+        """Return the target of *queue*; None without a target or a queue."""
         try:
             return self.service.queues.cached(queue).settings.target
         except NotFound:
@@ -156,7 +156,7 @@ class PushRun:
         return self.dispatch.target_of(self.queue)
 
     def secrets(self) -> Sequence[str]:
-        """Return what signs requests now, also right after a rotation; one read.
+        """Return the secrets that sign requests now, also right after a rotation; one read.
 
         Raises NotFound, Unavailable.
         """
@@ -209,7 +209,7 @@ class PushRun:
         self._say()
 
     def renew(self) -> None:
-        """Keep seat and leases, if that is due; leave notes for those who look.
+        """Renew seat and leases if that is due, and note the status on the seat.
 
         Raises Unavailable.
         """
@@ -234,19 +234,19 @@ class PushRun:
         self._shown = shown
 
     def close(self) -> None:
-        """Give back what is unsettled, no attempt used, and let the next one have the seat."""
+        """Release unsettled tasks without using an attempt, and free the seat."""
         self._say()
         with suppress(HeadraceError):  # then they lapse
             self.dispatch.service.leases.close(self.group_id)
-        with suppress(Unavailable):  # likewise
+        with suppress(Unavailable):  # the seat ends by itself
             self.seat.give_up(self.counts.notes(self.limit, self.dispatch.service.monotonic()))
         self._lost = True
 
     def _give_back_unknown(self) -> None:
-        """Give back what the index shows under the group and nobody here knows of.
+        """Release the tasks that the index shows under the group and that this run does not know.
 
-        The answer to a dequeue may be lost, and as the group goes on nobody else would.
-        Raises Unavailable.
+        The answer to a dequeue may be lost, and no other process would release them while the group
+        lasts.  Raises Unavailable.
         """
         queue, store, granted = self._settings(), self.dispatch.store, self.group.granted_until
         known = {*self.inflight, *(report.task_id for report in self._unsaid)}

@@ -6,11 +6,11 @@ nothing.
 
 A removal takes the tasks whose life in the queue began before the call and that are in a named
 state when the job reaches them.  The index proposes tasks; the task, which is read, decides.  A
-second round, a minute later, takes the tasks that the index did not show, and those that moved
+second round, a minute later, takes the tasks that the index did not show, and those which moved
 between two named states while they were read.
 
-An object is written before its task, and the recorder drops it after the task has let go of it.  A
-crash between these leaves an orphan.  Once a day a job reads every object that is older than any
+An object is written before its task, and the recorder drops it after the task has stopped using it.
+A crash between these leaves an orphan.  Once a day a job reads every object that is older than any
 such write could be, and its task.
 """
 

@@ -3,10 +3,10 @@
 A dequeue that helps the reaper spends half a read unit on overdue leases.  The index has the end of
 a lease as first granted; only the task has the end after heartbeats, and reading all tasks would be
 the largest cost of a queue with long tasks.  But a process knows the leases of its own dequeues,
-the heartbeats that it handled, and the tasks that it has read.  So it reads immediately a lease
-that it granted or renewed itself and that is over; the same goes for two or three unknown leases.
-If many are unknown, it reads one at a time, in turns with pages of the index, and more only if that
-one has lapsed.  The reaper finds the rest, every minute.
+the heartbeats that it handled, and the tasks that it has read.  It reads an overdue lease
+immediately if it granted or renewed the lease itself, or if only two or three unknown leases are
+overdue.  If many are unknown, it reads one at a time, in turns with pages of the index, and more
+only if that one has lapsed.  The reaper finds the rest, every minute.
 """
 
 import threading

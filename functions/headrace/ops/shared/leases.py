@@ -40,7 +40,10 @@ _LATECOMERS: Final = timedelta(seconds=60)
 
 
 class Leases(ServicePart):
-    """Opens, extends and closes group leases; close() releases tasks for *patience* seconds."""
+    """Opens, extends and closes group leases.
+
+    close() releases tasks for *patience* seconds; the reaper releases the rest.
+    """
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)

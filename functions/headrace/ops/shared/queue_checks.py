@@ -64,7 +64,7 @@ def _with_notified(
 def _notified(
     queues: "QueueOperations", name: str, field: str, wanted: str | None, known: str | None
 ) -> str:
-    """Return the queue that *name* notifies by *field*: *wanted*, or *known* if that is None."""
+    """Return the queue that *name* notifies by *field*: *wanted*, or else *known*."""
     wanted = known if wanted is None else wanted
     if wanted is None:
         raise InvalidRequest.of(field, "must be named")

@@ -245,7 +245,7 @@ class StrictOrder:
     def _next(
         self, name: str, line: GroupLine, entry: Entry, seen: _KnownTasks
     ) -> Entry | Patch | None:
-        """Return the deliverable task of the group of *entry*; None if there is none yet."""
+        """Return the deliverable task of the group of *entry*, or None."""
         slot, task = slot_of(line), seen.tasks[entry.task_id]
         if slot is not None and seen.progress(slot) not in _OVER:
             holder = seen.tasks[slot.task_id]

@@ -132,7 +132,7 @@ class Explain(ServicePart):
         return [NotRunningReason(ReasonCode.GROUP_LIMITED, detail, blocking.until)]
 
     def _behind_in_lane(self, task: Task, queue: Queue) -> list[NotRunningReason]:
-        """Count the earlier tasks in its lane, which takes turns with the other lanes."""
+        """Count the earlier tasks in its lane; lanes take turns."""
         own = (task.scheduled_at, task.id)
         page = self.store.entries(task.place, until=task.scheduled_at, limit=_COUNTED)
         count = sum((entry.scheduled_at, entry.task_id) < own for entry in page.entries)

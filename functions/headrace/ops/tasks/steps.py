@@ -30,7 +30,7 @@ class BatchStep:
 
     ``task_id`` is the id that it has or will have.  Its ``task`` is None before it is made, and
     after it was dropped.  It waits for the steps ``after``; its ``part`` counts their ends, and is
-    None if there are none.
+    None if ``after`` is empty.
     """
 
     task_id: str

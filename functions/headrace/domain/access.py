@@ -24,7 +24,7 @@ from headrace.domain.errors import FieldError, Forbidden
 from headrace.domain.task import Task, untold
 
 _ANY: Final = "*"
-_SHOWN: Final = 128  # characters of a name in a message; longer ones are nobody's
+_SHOWN: Final = 128  # characters of a name in a message; longer names do not exist
 
 
 SERVICE: Final = "service"
@@ -43,7 +43,7 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories that ch
 
 
 class Role(StrEnum):
-    """What a key is for."""
+    """The purpose of a key."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -90,12 +90,12 @@ _PHRASES: Final[Mapping[Permission, str]] = {
 
 
 def may(role: Role, permission: Permission) -> bool:
-    """Tell whether keys of *role* have *permission*."""
+    """Return whether keys of *role* have *permission*."""
     return role in ROLES[permission]
 
 
 def covers(pattern: str, name: str) -> bool:
-    """Tell whether *pattern* matches the whole of *name*: ``*`` is any text, all else is itself.
+    """Return whether *pattern* matches the whole of *name*: ``*`` is any text, other text itself.
 
     *name* may be a pattern too: then the answer is whether everything that *name* matches is also
     matched by *pattern*.  A ``*`` in it can only be met by a ``*`` of *pattern*, which takes
@@ -121,8 +121,8 @@ def covers(pattern: str, name: str) -> bool:
 class Principal:
     """Who is asking: a key by its id and name, its role, and the patterns of its queues.
 
-    ``digest`` is the hash of the secret that was presented, for whoever asks again later whether
-    it still works.  ``expires_at`` is when the key expires, None for never.
+    ``digest`` is the hash of the presented secret, for a later check that it still works.
+    ``expires_at`` is when the key expires, None for never.
     """
 
     key_id: str
@@ -134,11 +134,11 @@ class Principal:
 
     @property
     def everywhere(self) -> bool:
-        """Tell whether the key is for all queues, those to come included."""
+        """Return whether the key is for all queues, those to come included."""
         return self.covers(_ANY)
 
     def covers(self, queue: str) -> bool:
-        """Tell whether *queue*, or every queue that it is a pattern of, is one of the key's."""
+        """Return whether *queue*, or every queue that it is a pattern of, is one of the key's."""
         return _ANY in self.patterns or any(covers(pattern, queue) for pattern in self.patterns)
 
     def shown(self, queue: str) -> str | None:
@@ -146,11 +146,11 @@ class Principal:
         return queue if self.covers(queue) else None
 
     def covers_all(self, patterns: Sequence[str]) -> bool:
-        """Tell whether a key for *patterns* would not be wider than this one."""
+        """Return whether a key for *patterns* would not be wider than this one."""
         return all(map(self.covers, patterns))
 
     def may(self, permission: Permission, queue: str | None = None) -> bool:
-        """Tell whether the key has *permission*, and has it for *queue* if one is named."""
+        """Return whether the key has *permission*, and has it for *queue* if one is named."""
         return may(self.role, permission) and (queue is None or self.covers(queue))
 
     def require_expiry(self, expires_at: datetime | None) -> None:
@@ -184,9 +184,9 @@ def key_name_fault(name: str) -> str | None:
         return "must hold no control characters, nor any other that is not seen"
     taken = {
         DEPLOYMENT: "the deployment's own key",
-        IAM: "whoever comes by IAM rights",
+        IAM: "callers with IAM rights",
         SERVICE: "the service itself",
-        NOBODY: "whoever has no key",
+        NOBODY: "callers without a key",
     }
     owner = taken.get(name.strip().casefold())
     return f"is the name of {owner}" if owner else None
@@ -209,7 +209,7 @@ def as_seen_by(principal: Principal, task: Task) -> Task:
     return untold(task)
 
 
-# What is refused says what would be needed, and nothing of what is there.
+# A refusal names the right that is needed, and nothing about the data.
 
 
 def not_this_role(role: Role, permission: Permission) -> Forbidden:
@@ -267,7 +267,7 @@ _KEY: Final = re.compile(r"hr_([0-9a-f]{20})_[0-9a-f]{40}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ShownKey:
-    """A key as it may be shown; ``last_used_at`` is right to the hour, no expiry is None."""
+    """A key without its secret; ``last_used_at`` is right to the hour, None is no expiry."""
 
     id: str
     name: str
@@ -293,11 +293,11 @@ class ShownKey:
         return None if self.expires_at is None else self.expires_at + LISTED_FOR
 
     def expired(self, now: datetime) -> bool:
-        """Tell whether it works no more."""
+        """Return whether the key has been revoked or has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
     def forgotten(self, now: datetime) -> bool:
-        """Tell whether it is as good as gone, whenever the table's broom comes."""
+        """Return whether it is as good as gone, whenever the table's broom comes."""
         return self.listed_until is not None and self.listed_until <= now
 
 
@@ -333,7 +333,7 @@ class StoredKey:
     version: int = 1
 
     def takes(self, digest: str, now: datetime) -> bool:
-        """Tell whether *digest* is the hash of a secret that lives; expiry is another matter."""
+        """Return whether *digest* is the hash of a valid secret; expiry is not looked at."""
         takes = hmac.compare_digest(digest, self.hash)
         if self.former is not None and now < self.former.until:
             takes |= hmac.compare_digest(digest, self.former.hash)

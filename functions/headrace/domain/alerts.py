@@ -4,8 +4,8 @@ An alert begins with the first look that finds its limit reached, and ends once 
 ``QUIET_FOR`` have found less: so what comes and goes around a limit is one alert.  It is a state of
 queue and threshold with a number, written in one transaction with the task that tells of it.
 
-All of it belongs to one stretch of time in which the queue has alerts: when they are set anew, or
-in another queue of that name, everything begins anew.
+All of it belongs to one stretch of time in which the queue has alerts: when they are set again, or
+in another queue of that name, everything starts again.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ ENDED: Final = "queue.alert.ended"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a look has found; ages are seconds.  ``listened``: somebody takes tasks, or need not."""
+    """The measurements of one look; ages are seconds.  ``listened``: the queue has a worker."""
 
     oldest_ready: float = 0.0
     dead: int = 0
@@ -50,7 +50,7 @@ class Alert:
 class AlertState:
     """The alerts of a queue, which has had alerts ``epoch`` on.
 
-    ``silent_since`` is the first of the last looks in a row that found nobody listening.
+    ``silent_since`` is the first of the latest looks in a row without a worker.
     """
 
     epoch: datetime
@@ -58,7 +58,7 @@ class AlertState:
     silent_since: datetime | None = None
 
     def on(self, settings: AlertSettings) -> dict[Threshold, Alert]:
-        """Return the alerts that are on, of those that *settings* have a limit for."""
+        """Return the current alerts for which *settings* have a limit."""
         return {
             threshold: alert
             for threshold, alert in self.alerts.items()
@@ -76,7 +76,7 @@ class AlertEvent:
     value: float
 
     def facts(self, queue: str, epoch: datetime) -> tuple[str | int, ...]:
-        """Return what the id of the alert's task is derived from."""
+        """Return the text from which the id of the alert's task is derived."""
         number = self.alert.number
         return ("alert", self.kind, queue, epoch.isoformat(), self.threshold, number)
 

@@ -4,7 +4,7 @@ The recorder counts what it sees of the members, and it may see it late and in a
 a parent before its children, a child before its parent.  So that a batch ends once and never
 early, it is not asked whether nothing is live.  Three numbers say it together:
 
-- ``direct`` members, those that nobody's report made, are as many as the batch's ``total``;
+- ``direct`` members, made by no report, are as many as the batch's ``total``;
 - nothing is ``owed``: a report that makes children adds the hashes of their ids to its parent, in
   the same write, and each child that is seen takes its own away (modulo 2^64);
 - and no member is ``live``.
@@ -58,7 +58,7 @@ def hash_of(task_id: str) -> int:
 
 
 def owed_for(task_ids: Iterable[str]) -> int:
-    """Return what a report owes that makes the tasks of these ids."""
+    """Return the debt of a report that makes the tasks of these ids."""
     return sum(map(hash_of, task_ids)) % HASHES
 
 
@@ -84,7 +84,7 @@ class BatchDelta:
     """By how much writes of members change what is counted of a batch.
 
     ``owed`` is modulo 2^64.  ``born`` are ids of new members and ``queues`` theirs, as many as a
-    batch remembers; ``died`` are members that became dead, ``revived`` those that are not any more.
+    batch remembers; ``died`` are members that became dead, ``revived`` were dead before.
     The writes were made from ``first_at`` to ``last_at``, in microseconds since 1970.
     One that is ``due`` must be counted before anything is added to it; see decide().
     """
@@ -111,7 +111,7 @@ class BatchDelta:
 
         Births alone decide nothing.  Nor does an end while others of the same source are *live*
         for sure: the batch is not complete then, and the last of their ends brings all of them.
-        The first death does, until it is known that it calls nothing back any more.
+        The first death does, until no later death can call anything back.
         """
         self.due = (self.moves > 0 and live <= 0) or (self.deaths > 0 and not failure_known)
 
@@ -206,7 +206,7 @@ class FoundMembers:
 
     @property
     def created(self) -> int:
-        """How many they are."""
+        """The number of members."""
         return self.succeeded + self.dead
 
     def with_member(self, task_id: str, member: Membership, *, dead: bool) -> Self:
@@ -228,17 +228,14 @@ class TaskBatch:
 
     ``total`` is how many members will be enqueued, None while that is open.  ``digest`` tells the
     body that it was created with, ``on`` the events with a callback; it may stand within the batch
-    that it is ``part_of``.  One that is ``stopped`` makes no callbacks any more; one that was
-    cancelled takes no new members.  ``made_for`` are the patterns of queues of who made it.
-    ``generation`` tells it from others that have had its id.
-    ``posted`` says for each buffer of the recorder which version of it was counted last.
-    ``counted_at`` is the time of the last change that was counted;
-    ``deaths`` counts members that died, be they restarted since.
-    ``members`` and ``dead_ids`` are the latest of those that are named; earlier ones are kept
-    apart, of the dead ``dead_apart``.
-    After a recount the numbers hold all changes up to ``recounted_until``, so those that the
-    recorder gets later are skipped.  The batch is ``doubtful`` if the recorder got some of them
-    together with newer ones.
+    that it is ``part_of``.  A ``stopped`` batch makes no more callbacks; a cancelled one takes no
+    new members.  ``made_for`` are the patterns of queues of who made it.  ``generation`` tells it
+    from others that have had its id.  ``posted`` says for each buffer of the recorder which version
+    of it was counted last.  ``counted_at`` is the time of the last change that was counted;
+    ``deaths`` counts members that died, restarted ones too.  ``members`` and ``dead_ids`` are the
+    latest named ones; earlier ones are kept apart, of the dead ``dead_apart``.  After a recount the
+    numbers hold all changes up to ``recounted_until``, so the recorder skips these if it gets them
+    later.  The batch is ``doubtful`` if the recorder got some of them together with newer ones.
     """
 
     id: str
@@ -274,7 +271,7 @@ class TaskBatch:
 
     @property
     def key(self) -> str:
-        """What members know it by: they are none of another batch that has its id later."""
+        """The name that members know the batch by; a later batch of the same id has another."""
         return self.id if self.generation is None else f"{self.id}.{self.generation}"
 
     @property
@@ -313,7 +310,7 @@ class TaskBatch:
 
     @property
     def end(self) -> BatchEnd:
-        """What a callback is told."""
+        """The data of a callback."""
         return BatchEnd(self.id, self.created, self.succeeded, self.dead, self.deleted)
 
     def counted(self, delta: BatchDelta, *, buffer: str, version: int, at: datetime) -> "TaskBatch":
@@ -348,11 +345,11 @@ class TaskBatch:
 
     @property
     def failure_known(self) -> bool:
-        """Whether a death calls nothing back any more."""
+        """Whether another death calls no callback."""
         return BatchEvent.FAILED not in self.on or BatchEvent.FAILED in self.fired
 
     def says(self, found: "FoundMembers") -> bool:
-        """Tell whether the numbers of the batch are those of *found*, all ended."""
+        """Return whether the numbers of the batch equal those of *found*, all ended."""
         numbers = (self.direct, self.owed, self.live, self.succeeded, self.dead, self.deleted)
         right = (found.direct, found.owed, 0, found.succeeded, found.dead, 0)
         return not self.doubtful and numbers == right

@@ -179,13 +179,13 @@ class Change:
     turn: Turn | None = None
 
     def allowed(self, task: Task | None) -> bool:
-        """Tell whether the stored *task* (None: there is none) lets this change happen."""
+        """Return whether the stored *task*, or None, lets this change happen."""
         if self.insert is not None or task is None:
             return self.insert is not None and task is None
         return _all_hold(self.when, task)
 
     def already_done(self, task: Task | None) -> bool:
-        """Tell whether the stored *task* shows that this change has taken effect before."""
+        """Return whether the stored *task* shows that this change has taken effect before."""
         if task is None or not self.done_when:
             return False
         return _all_hold(self.done_when, task)
@@ -273,5 +273,5 @@ class Entry(NamedTuple):
         return self.scheduled_at
 
     def hidden(self, now: datetime) -> bool:
-        """Tell whether the task is past its retention."""
+        """Return whether the task is past its retention."""
         return self.retained_until is not None and self.retained_until <= now

@@ -71,7 +71,7 @@ def read_units(size: int, *, consistent: bool = True) -> float:
 
 
 def entry_units(*, was: bool, is_: bool, moved: bool, changed: bool) -> int:
-    """Return the write units of an index entry, which takes less than a kilobyte.
+    """Return the write units of an index entry of less than a kilobyte.
 
     One for each entry that goes (*was*) or comes (*is_*), so two for one that is *moved* to
     another key; one for other fields of it that are *changed*.
@@ -90,7 +90,7 @@ def item_units(payload_bytes: int) -> int:
 
 
 def bytes_inside(payload_bytes: int, offload_bytes: int) -> int:
-    """Return what a payload takes of its item: a reference where it is over *offload_bytes*.
+    """Return the bytes of a payload in its item: a reference's if it is over *offload_bytes*.
 
     0 is no such bound; see ``domain.offload``.
     """
@@ -194,7 +194,7 @@ def price_names() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a queue is to carry.
+    """The load of a queue.
 
     Attributes:
         rate: tasks per second, day and night.

@@ -21,7 +21,7 @@ HeadraceError
 ├── RateLimited             too many requests (429)
 └── Unavailable             the table is throttled or away; try again (503)
 
-``code`` is stable: programs may match on it.  Their names are those that programs import:
+``code`` is stable: programs may match on it.  Programs import them by their names:
 a traceback says ``headrace.NotFound``.
 """
 
@@ -42,7 +42,7 @@ class HeadraceError(Exception):
     """The root: something Headrace refuses or cannot do."""
 
     code: ClassVar[str] = "internal_error"
-    status: ClassVar[int] = 500  # a hint for whoever answers over HTTP
+    status: ClassVar[int] = 500  # for answers over HTTP
     title: ClassVar[str] = "Internal error"
     request_id: str | None = None  # of the call that was refused, where a client knows it
     answered_code: str | None = None  # that of the answer, where it is not the class's own
@@ -133,7 +133,7 @@ class KeyExists(Conflict):
 
 
 class VersionMismatch(Conflict):
-    """The settings were changed by somebody else meanwhile."""
+    """Another change of the settings came first."""
 
     code = "version_mismatch"
     title = "Version mismatch"

@@ -29,6 +29,6 @@ def escape_unseen(text: str, spell: Callable[[str], str] = _backslashed) -> str:
 
 
 def json_escape(sign: str) -> str:
-    r"""Return *sign* as it may stand in a string of JSON: ``\u202e``."""
+    r"""Return *sign* as a string of JSON may contain it: ``\u202e``."""
     units = sign.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

@@ -32,12 +32,12 @@ _PLACE: Final = re.compile("[0-9]{1,6}", re.ASCII)
 
 
 def unquoted(word: str) -> str:
-    """Return the text of *word*, which may stand in quotes."""
+    """Return the text of *word*, with or without quotes."""
     return str(json.loads(word, strict=False)) if word.startswith('"') else word
 
 
 def quoted(word: str) -> str:
-    """Return *word* in quotes, as JSON has it; what is not seen, or turns text round, escaped."""
+    """Return *word* in quotes, as JSON has it; invisible and reordering characters are escaped."""
     return "".join(
         sign if sign.isprintable() else json.dumps(sign)[1:-1]
         for sign in json.dumps(word, ensure_ascii=False)
@@ -70,7 +70,7 @@ def read_payload(payload: str | None) -> Any:  # noqa: ANN401  JSON
 
 
 def text_at(content: object, path: str) -> str | None:
-    """Return the text to which *path* leads in *content*; None where there is none."""
+    """Return the text at *path* in *content*, or None."""
     parts = parts_of(path)
     if parts is None or content is None:
         return None
@@ -148,9 +148,9 @@ _TRIED_BEFORE: Final = {State.ENQUEUED: 0, State.INFLIGHT: 1}
 
 
 def fault_stands(state: State, attempts: int, *, cancelled: bool) -> bool:
-    """Tell whether a task has ended of its latest error, or is being tried again after it.
+    """Return whether a task has ended of its latest error, or is being tried again after it.
 
-    What was restarted or has moved on begins anew, and its errors are of the past.
+    A restarted or moved task begins a new life; its errors are of the past.
     """
     if state is State.DEAD:
         return not cancelled
@@ -159,7 +159,7 @@ def fault_stands(state: State, attempts: int, *, cancelled: bool) -> bool:
 
 
 def fault_of(task: Task) -> tuple[str, str]:
-    """Return type and message of the latest error; where there is none, why the task is dead."""
+    """Return type and message of the latest error, or without errors why the task is dead."""
     if not task.errors:
         return "", str(task.dead_reason or "")
     latest = task.errors[-1]
@@ -169,7 +169,7 @@ def fault_of(task: Task) -> tuple[str, str]:
 class NewerRecord(Unavailable):
     """A newer version of Headrace wrote a record, and this version does not know all its fields.
 
-    To ignore a filter, a limit or a right would do something that nobody asked for.
+    Ignoring a filter, a limit or a right would act on tasks that were not selected.
     """
 
     @classmethod
@@ -195,13 +195,13 @@ class TimeSpan:
     until: datetime | None = None
 
     def holds(self, task: Task) -> bool:
-        """Tell whether *task*, as read, is where the index said."""
+        """Return whether *task*, as read, is where the index said."""
         return task.state is self.state and self.contains(
             task.due_at if task.state is State.ENQUEUED else task.scheduled_at
         )
 
     def contains(self, moment: datetime) -> bool:
-        """Tell whether *moment* is between the ends."""
+        """Return whether *moment* is between the ends."""
         return (self.since is None or moment >= self.since) and (
             self.until is None or moment <= self.until
         )
@@ -236,7 +236,7 @@ _WAITS[Status.SCHEDULED] = _WAITS[Status.READY] + MICROSECOND
 
 
 def statuses_of(word: str) -> frozenset[Status]:
-    """Return what people see of the tasks that *word*, one of STATE_WORDS, means."""
+    """Return the statuses that *word*, one of STATE_WORDS, means."""
     found = set[Status]()
     for span in _meanings(_WAITS[Status.READY])[word]:
         if span.state is State.ENQUEUED:
@@ -256,7 +256,7 @@ def check_states(words: Sequence[str], *, name: str = "state") -> None:
 
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
-    """A task is meant when all that is named here holds; nothing named means every task.
+    """Selects the tasks that fulfil every named condition; without conditions, every task.
 
     ``scheduled_after`` and ``scheduled_before`` are about a state's own time: due, end of the
     lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
@@ -333,7 +333,7 @@ class TaskFilter:
 
     @property
     def by_index(self) -> bool:
-        """Tell whether the index alone can answer: states and times, nothing of the task."""
+        """Return whether the index alone can answer: states and times, nothing of the task."""
         named: tuple[object, ...]
         named = (self.worker, self.min_attempts, self.error, self.fingerprint, self.priority)
         named = (*named, self.group_key, self.id_prefix)
@@ -341,16 +341,16 @@ class TaskFilter:
 
     @property
     def by_time(self) -> bool:
-        """Tell whether a time is named."""
+        """Return whether a time is named."""
         return self.scheduled_after is not None or self.scheduled_before is not None
 
     def may_mean(self, entry: Entry) -> bool:
-        """Tell whether the task of *entry* may be meant, as far as the index knows."""
+        """Return whether the index entry allows the task of *entry* to match."""
         other = entry.knows_group and self.group_key not in (None, entry.group_key)
         return not other and entry.task_id.startswith(self.id_prefix or "")
 
     def means(self, task: Task) -> bool:
-        """Tell whether *task*, of whatever state and time, is meant.
+        """Return whether *task* matches, whatever its state and times are.
 
         Where ``payload`` is named, *task* must come with its own.
         """

@@ -5,8 +5,8 @@ if it has one, the worker, and when it began.  They save a read when the worker 
 checks that they are true, so a name that was tampered with is refused like any other foreign lease.
 
 A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
-task that came back to wait since the group was opened may have been under it before, and whoever
-had it then knows it by that id: so the next delivery is shown with its whole name, and by the
+task that came back to wait since the group was opened may have been under it before, and its
+worker of then knows it by that id: so the next delivery is shown with its whole name, and by the
 group's id nothing happens to it.
 """
 
@@ -131,7 +131,7 @@ def tagged_lease_token(tag: str) -> str:
 
 
 def is_tagged(token: str, tag: str) -> bool:
-    """Tell whether a lease's *token* was made with *tag*."""
+    """Return whether a lease's *token* was made with *tag*."""
     return token.startswith("lse_" + tag)
 
 
@@ -157,7 +157,7 @@ def group_id(opened_at: datetime, secret: int, key: int) -> str:
 
 
 def is_group_id(text: str) -> bool:
-    """Tell whether *text* has the form of a group's id."""
+    """Return whether *text* has the form of a group's id."""
     return GROUP_ID_RE.fullmatch(text) is not None
 
 
@@ -194,7 +194,7 @@ def opened_at(group_id: str) -> datetime:
 
 
 def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
-    """Tell whether a task was last settled under this group, by whichever name of its lease."""
+    """Return whether a task was last settled under this group, by whichever name of its lease."""
     return settled_lease_id is not None and settled_lease_id.startswith(group_id)
 
 
@@ -300,13 +300,13 @@ def shown_lease(task: Task) -> str:
 
 
 def _was_under(group: str, task: Task) -> bool:
-    """Tell whether *task* may have been delivered under *group* before the present delivery."""
+    """Return whether *task* may have been delivered under *group* before the present delivery."""
     returned = task.returned_at is not None and task.returned_at > opened_at(group)
     return returned or settled_under(group, task.settled_lease_id)
 
 
 def names_lease(name: str, task: Task) -> bool:
-    """Tell whether *name* means the lease that *task* is under; a whole name always may."""
+    """Return whether *name* means the lease that *task* is under; a whole name always may."""
     whole = LeaseName.of(task)
     # Names that were given out before they said when the delivery began hold to their end.
     return name in (shown_lease(task), str(whole), str(replace(whole, started_at=None)))

@@ -2,7 +2,7 @@
 
 A field is named as in a query: ``tag:tenant``, ``payload.order``.  A term stands for a field and
 one value of it; it is a digest, so that any text has the same short form.  Two texts may share
-one: whoever is led to a task by a term compares it with what is wanted.
+one: every task that a term leads to is compared with the filter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,7 +90,7 @@ def tag_field(key: str) -> str:
 
 
 def fields_fault(fields: Sequence[str]) -> str | None:
-    """Return what is wrong with the fields that a queue is to index, behind the setting's name."""
+    """Return the fault of the fields that a queue is to index, behind the setting's name."""
     for field in fields:
         known, fault = read_field(field)
         if known is None:
@@ -105,7 +105,7 @@ def fields_fault(fields: Sequence[str]) -> str | None:
 
 
 def needs_payload(fields: Iterable[str]) -> bool:
-    """Tell whether any of *fields* is in payloads."""
+    """Return whether any of *fields* is in payloads."""
     return any(field.startswith(PAYLOAD) for field in fields)
 
 

@@ -1,10 +1,10 @@
-"""Group leases: one over many tasks.  What a lease is called is with the ``ids``.
+"""Group leases: one over many tasks.  Names of leases are in ``ids``.
 
 A group is open until its end, which its holder puts off with one write however many tasks are
-under it.  It ends once: **closed** by its holder, who gives back what is unsettled, or found
+under it.  It ends once: **closed** by its holder, who releases its unsettled tasks, or found
 **lapsed** by the service.  Every change asks that it is open still, so none ever opens it again.
 
-Each delivery under a group has a lease of its own, the group's id and a mark of the delivery, so
+Each delivery under a group has its own lease, the group's id and a mark of the delivery, so
 that a slot, a repeated write or a late report of one delivery is never taken for another's.
 """
 
@@ -34,7 +34,7 @@ from headrace.domain.times import MICROSECOND, instant_of, micros_of
 GRACE: Final = timedelta(days=1)
 """How long a group that has ended is kept: the index may show its tasks for a while."""
 
-_OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, if nobody extends it
+_OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, unless it is extended
 
 LEASE_GROUPS: Final = "lease"
 """The kind of the control items that are groups."""
@@ -111,11 +111,11 @@ class LeaseGroup:
         }
 
     def holds(self, now: datetime) -> bool:
-        """Tell whether the group is open and not past its end."""
+        """Return whether the group is open and not past its end."""
         return self.state is GroupState.OPEN and self.expires_at > now
 
     def has_lapsed(self, now: datetime) -> bool:
-        """Tell whether the group came to its end without being closed, found lapsed yet or not."""
+        """Return whether the group has passed its end and was not closed."""
         return self.state is not GroupState.CLOSED and not self.holds(now)
 
     def new_lease(self, token: str) -> str:

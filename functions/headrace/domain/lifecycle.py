@@ -1,12 +1,12 @@
 """The task lifecycle, as one table.
 
-Every rule about which transition is legal, who may make it, what it needs of a lease and what it
-does to the clock lives in ``LIFECYCLE``.  The planner turns a row into a conditional change, the
+Every rule about which transition is legal, who may make it, its condition on the lease and its
+effect on the clock are in ``LIFECYCLE``.  The planner turns a row into a conditional change, the
 stores turn the change into a write, the API names a refusal from it, the diagram in
 docs/lifecycle.md is printed from it (``python -m headrace.domain.lifecycle``) and the tests walk
 all of it.
 
-Rule of the file: whoever asks "may this happen?" asks here.
+Rule of the file: code that asks "may this happen?" asks here.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Actor(StrEnum):
 
 
 class LeaseRule(StrEnum):
-    """What a transition has to do with the lease."""
+    """The condition on the lease, and the effect on it."""
 
     NONE = "-"
     TAKEN = "taken"  #: the transition grants a fresh one
@@ -58,7 +58,7 @@ class LeaseRule(StrEnum):
 
 
 class Clock(StrEnum):
-    """What becomes of ``scheduled_at``, the sort key of the index."""
+    """The new value of ``scheduled_at``, the sort key of the index."""
 
     DUE = "the due time"
     LEASE_END = "end of the lease"
@@ -70,7 +70,7 @@ class Clock(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One legal transition.  ``source`` None is "not there yet", ``target`` None is "gone".
+    """One legal transition.  ``source`` None is a new task, ``target`` None a removed one.
 
     ``kept_by`` names the setting that keeps the finished task: without it the task is gone.
     """
@@ -174,7 +174,7 @@ def diagram() -> str:
         # From everywhere: one sentence says more than eight arrows.
         if row.action not in (Action.DELETE, Action.PURGE)
     ]
-    return "\n".join(("stateDiagram-v2", *dict.fromkeys(arrows)))  # by whomever: one arrow
+    return "\n".join(("stateDiagram-v2", *dict.fromkeys(arrows)))  # one arrow for all actors
 
 
 def table() -> str:

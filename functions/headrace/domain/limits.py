@@ -59,7 +59,7 @@ TAG_VALUE_BYTES: Final = 256
 SERVICE_PATH_BYTES: Final = 512  # of one path of the header Fiware-ServicePath
 SERVICE_PATHS: Final = 100  # in one header
 PAYLOAD_PATH_BYTES: Final = 128  # that a query or an index names
-PAYLOAD_VALUE_BYTES: Final = 256  # likewise
+PAYLOAD_VALUE_BYTES: Final = 256  # of a value in an index or a query
 
 TAGS: Final = 10
 ERRORS_KEPT: Final = 20
@@ -79,7 +79,7 @@ UNDO_ID: Final = 64  # characters
 ACTION_QUEUES: Final = 100  # that one action of operators goes through
 LIST_PAGE: Final = 250
 QUERY: Final = 2_000  # characters
-INDEXED: Final = 3  # tags of a queue that are indexed, and likewise payload paths
+INDEXED: Final = 3  # indexed tags of a queue, and as many payload paths
 VIEWS: Final = 50  # that are saved of one list
 VIEW_NAME_BYTES: Final = (1, 64)
 METRIC_DAYS: Final = 92  # of one chart: a file of the lake is read for each
@@ -90,7 +90,7 @@ BATCH_MEMBERS: Final = (0, 1_000_000)  # that a batch may count
 BATCH_EXPIRES_SECONDS: Final = (1, 31_536_000)
 BATCH_EXPIRES_DEFAULT: Final = 2_592_000
 TASK_BATCHES: Final = 4  # that one task is counted in
-SPENT_SECONDS: Final = 15 * 60  # that the id of a task nobody keeps is taken
+SPENT_SECONDS: Final = 15 * 60  # for which the id of a task without retention stays taken
 SETTINGS_TTL_SECONDS: Final = (0, 60)  # how old settings may be when tasks are handled
 KEEPALIVE_SECONDS: Final = (1, 43_200)
 EXPIRES_SECONDS: Final = (1, 31_536_000)  # and 0: never
@@ -109,7 +109,7 @@ SHARDS: Final = (1, 64)
 AGING_SECONDS: Final = (1, 86_400)  # by which a high priority is ahead
 WEIGHT: Final = (0.01, 1_000)  # of a group
 GROUP_INFLIGHT: Final = (0, 100)  # max_inflight_per_group
-WEIGHTS: Final = 1_000  # groups of a queue with a weight of their own
+WEIGHTS: Final = 1_000  # groups of a queue with a weight
 INFLIGHT: Final = (0, 10_000)  # max_inflight_tasks
 INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
 ALERT_AGE_SECONDS: Final = (1, 31_536_000)  # of the oldest ready task
@@ -124,7 +124,7 @@ TARGET_ANSWER_BYTES: Final = 64 * KIB  # that are read of one
 RETRY_AFTER_SECONDS: Final = 3_600  # that a target may ask for
 EVERY_SECONDS: Final = (1, 31_536_000)  # between two tasks of a schedule
 CRON: Final = 256  # characters
-TIMEZONE: Final = 64  # likewise
+TIMEZONE: Final = 64  # characters
 COUNT: Final = (0, 1_000_000_000)  # max_size, max_tokens
 
 
@@ -136,9 +136,9 @@ def utf8_bytes(text: str) -> int:
 def sent_bytes(text: str) -> int:
     """Return how many bytes *text* takes where it stands as a string in JSON, its quotes left out.
 
-    As Lambda's client writes it (Python 3.12 and later): what is not ASCII stays, save in some of
-    its versions the two separators that JavaScript took for the end of a line.  *text* is JSON
-    itself, so it has no other control characters than white space.
+    As Lambda's client writes it (Python 3.12 and later): other text than ASCII stays, except in
+    some of its versions the two separators that JavaScript took for the end of a line.  *text* is
+    JSON itself, so it has no other control characters than white space.
     """
     size = len(encode_basestring(text)) - 2  # in characters; in C, as it is done for every task
     if text.isascii():
@@ -147,7 +147,7 @@ def sent_bytes(text: str) -> int:
     return size + utf8_bytes(text) - len(text) + 3 * separators
 
 
-# What a task has besides its texts, generously: the names of its fields, times, ids, its lease.
+# A generous size of a task without its texts: the names of its fields, times, ids, its lease.
 _TASK: Final = 2048
 _ERROR: Final = 192
 _HOP: Final = 64
@@ -168,7 +168,7 @@ class AnswerRoom:
     sent: int = SENT_BYTES
 
     def takes(self, *texts: str, besides: int = 0) -> bool:
-        """Take *texts* and *besides* bytes more out of the room; tell whether they fit.
+        """Take *texts* and *besides* bytes more out of the room; return whether they fit.
 
         What does not fit ends the answer: the room has none left for anything after it.
         """
@@ -236,7 +236,7 @@ def json_fault(size: int, most: int) -> str | None:
 
 
 def result_fault(result: str | None) -> str:
-    """Return why the JSON text *result* cannot be kept; "" if it can, or there is none."""
+    """Return why the JSON text *result* cannot be kept, or ""."""
     if result is None:
         return ""
     fault = json_fault(utf8_bytes(result), RESULT_BYTES)
@@ -253,7 +253,7 @@ def result_fault(result: str | None) -> str:
 
 
 def id_in_words(most: int = 64) -> str:
-    """Return what an id of at most *most* characters must be."""
+    """Return the rule for an id of at most *most* characters."""
     return f"must be 1 to {most} ASCII letters, digits, '_' or '-'"
 
 
@@ -269,7 +269,7 @@ _IN_WORDS: Final[Mapping[str, str]] = {
 
 
 def pattern_in_words(pattern: str) -> str:
-    """Return what a text must be that is to match *pattern*, one of those above."""
+    """Return the rule for a text that matches *pattern*, one of the patterns above."""
     return _IN_WORDS.get(pattern) or f"must match {pattern}"
 
 
@@ -315,7 +315,7 @@ SPAWN_TASK: Final = "headrace.spawn"
 """The task that spawns what one report has no room for; the service writes its payload."""
 
 RELAY_TASK: Final = "headrace.relay"
-"""The task that stands for the members of its batch in other batches; likewise."""
+"""The task that stands for the members of its batch in other batches; the service writes it."""
 
 RESERVED_TASK: Final = f"must not begin with {RESERVED_PREFIX}: these names are reserved"
 

@@ -1,4 +1,4 @@
-"""Queries of lists that have no index of their own: each of a row's values is compared.
+"""Queries of lists without an index: each of a row's values is compared.
 
 The terms are those of ``query_grammar``, and all must hold.  A word without a key is a part of any
 text of the row, in whichever case.  A key that may have several values is met by one of them.
@@ -14,31 +14,31 @@ from headrace.domain.query import QueryText, ReadValue, written_term, written_wo
 
 Row = TypeVar("Row")
 Fits: TypeAlias = Callable[[Any, Any], bool]
-"""Tells whether what is wanted fits what a row has."""
+"""Returns whether a row's value fits the wanted value."""
 
 
 def exactly(wanted: object, there: object) -> bool:
-    """Tell whether both are the same; of several that are wanted one is enough."""
+    """Return whether both are equal, or the row's value equals one of several wanted values."""
     return there in wanted if isinstance(wanted, tuple) else there == wanted
 
 
 def a_part(wanted: str, there: str) -> bool:
-    """Tell whether *wanted* is a part of what is there, in whichever case."""
+    """Return whether the row's value contains *wanted*, in upper or lower case."""
     return wanted.casefold() in there.casefold()
 
 
 def the_beginning(wanted: str, there: str) -> bool:
-    """Tell whether what is there begins so."""
+    """Return whether the row's value begins with *wanted*."""
     return there.startswith(wanted)
 
 
 def not_before(wanted: datetime, there: datetime) -> bool:
-    """Tell whether an instant is not before the one that is wanted."""
+    """Return whether the row's instant is at or after the wanted instant."""
     return there >= wanted
 
 
 def earlier(wanted: datetime, there: datetime) -> bool:
-    """Tell whether an instant is before the one that is wanted."""
+    """Return whether the row's instant is before the wanted instant."""
     return there < wanted
 
 
@@ -72,7 +72,7 @@ class ListQuery(Generic[Row]):
         return " ".join(term.text for term in self.terms)
 
     def means(self, row: Row, now: datetime) -> bool:
-        """Tell whether all of it holds of *row* at *now*."""
+        """Return whether *row* fulfils the whole query at *now*."""
         return all(term.means(row, now) for term in self.terms)
 
     def without_each(self) -> Iterator[tuple[str, str]]:
@@ -94,7 +94,7 @@ class ListLanguage(Generic[Row]):
     texts: Callable[[Row], Iterable[str]]
 
     def read(self, text: str) -> ListQuery[Row]:
-        """Return what *text* asks for.
+        """Return the query that *text* means.
 
         Raises InvalidRequest of the field ``query`` that says at which character what is wrong.
         """

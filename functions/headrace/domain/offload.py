@@ -1,8 +1,8 @@
-"""Large texts of tasks kept outside their items: which go, what stays instead, what is left over.
+"""Large texts of tasks kept outside their items: which go, and their references and orphans.
 
 An item is paid for by its size at every write, and a payload never changes on the way.  So a text
 over a threshold is put into an object store first, and only then is the task written, with a
-reference to it.  Every write gives its object a name of its own, which is never used again: so an
+reference to it.  Every write gives its object a new name, which is never used again: so an
 object can be dropped as soon as its reference is gone, whatever is still on its way.
 
 What a crash leaves between the two writes is an object that no task refers to.  Nothing looks for
@@ -10,14 +10,14 @@ it at once; see ``ops.delivery.orphans``.
 
 Payloads that producers upload themselves: what is granted, and what a reference stands for.
 
-A reference is the name of the object that it is for, and the name says all that was granted: the id
-of the task that it makes, the queue, size and digest, and until when.  Nobody but the store of
-objects, or who signs for it, lets anything be written under such a name, and only what it says: so
-an object that is there was granted, and nothing else need be kept of it.
+A reference is the name of the object that it is for, and the name is the whole grant: the id of
+the task that it makes, the queue, size and digest, and the end.  Only the store of objects and its
+signer allow a write under such a name, and only of that size and digest: so an object that exists
+was granted, and no other record of it is needed.
 
 A reference makes one task: the task has its id.  It is good for an hour.  An object is never
-dropped in that time, whatever becomes of its task, because the same reference may come again; see
-``may_come_again``.  What nobody refers to then is an orphan like others.
+dropped in that time, even if its task is removed, because the same reference may come again; see
+``may_come_again``.  Without a reference the object is an orphan then.
 """
 
 import hmac
@@ -42,7 +42,7 @@ _NAME: Final = re.compile(
     r"\.(?P<bytes>[0-9]{1,10})\.(?P<sha256>[0-9a-f]{64})\.(?P<queue>[0-9a-f]{16})",
     re.ASCII,
 )
-_SKEW: Final = timedelta(minutes=10)  # between the clocks of those who decide
+_SKEW: Final = timedelta(minutes=10)  # between the clocks of two processes
 
 PATH: Final = "/v1/payloads/"
 """Where a service without S3 takes uploads itself, and hands them out."""
@@ -72,7 +72,7 @@ class Upload:
         return OffloadedText(self.name, self.bytes, self.sha256)
 
     def fault(self, queue: str, now: datetime) -> str | None:
-        """Return what keeps it from being a payload in *queue*, as far as its name tells."""
+        """Return why the upload cannot be a payload in *queue*, as far as its name says."""
         if self.queue != queue_mark(queue):
             return "is for another queue"
         if self.until <= now:
@@ -89,7 +89,7 @@ def granted(
 
 
 def read(reference: str) -> Upload | None:
-    """Return what *reference* stands for; None for what is none."""
+    """Return the upload that *reference* names, or None."""
     found = _NAME.fullmatch(reference)
     if found is None:
         return None
@@ -99,12 +99,12 @@ def read(reference: str) -> Upload | None:
 
 
 def queue_mark(queue: str) -> str:
-    """Return the mark of a queue in names, which may be longer than a file's name."""
+    """Return the mark of a queue in object names; a queue's name may be too long for a file."""
     return blake2b(queue.encode(), digest_size=8).hexdigest()
 
 
 def may_come_again(name: str, now: datetime) -> bool:
-    """Tell whether a task may yet be made that refers to the object *name*."""
+    """Return whether a task that refers to the object *name* may still be made."""
     if _MARK not in name:
         return False
     upload = read(name)
@@ -112,7 +112,7 @@ def may_come_again(name: str, now: datetime) -> bool:
 
 
 def signature(key: bytes, method: str, name: str, until: int) -> str:
-    """Return what allows whoever shows it to PUT or GET an object until then, in seconds."""
+    """Return a URL that allows its holder to PUT or GET an object for so many seconds."""
     return hmac.new(key, f"{method} {until} {name}".encode(), sha256).hexdigest()
 
 
@@ -140,7 +140,7 @@ class ObjectDoor(Protocol):
 
 
 class ReceivedObject(Protocol):
-    """An object of which one part comes after the other; there is none before it is whole."""
+    """An object that is written part by part; it exists once it is complete."""
 
     def write(self, part: bytes) -> object:
         """Take the next part."""
@@ -159,7 +159,7 @@ class ObjectStore(Protocol):
     """
 
     def unused(self) -> bool:
-        """Tell whether nothing is there, as far as that is known at no cost."""
+        """Return whether the store is known to be empty, without a request."""
 
     def put(self, contents: Mapping[str, bytes]) -> None:
         """Write objects by name; each outlasts a loss of power once this returns."""
@@ -168,7 +168,7 @@ class ObjectStore(Protocol):
         """Return the content of those of the objects that exist, by name."""
 
     def drop(self, names: Collection[str]) -> None:
-        """Remove objects; those that are not there are no error."""
+        """Remove objects; missing objects are no error."""
 
     def sizes(self, names: Collection[str]) -> Mapping[str, int]:
         """Return how many bytes those of the objects have that exist, by name."""
@@ -177,20 +177,20 @@ class ObjectStore(Protocol):
         """Return who lets others write and read objects by URLs; None: the service itself must."""
 
     def list(self, after: str, limit: int) -> Sequence[StoredObject]:
-        """Return up to *limit* objects behind *after* in an order of its own; "" is the start."""
+        """Return up to *limit* objects after *after* in the store's order; "" is the start."""
 
 
 class OwnObjects(ObjectStore, Protocol):
     """Objects that the service itself lets others write and read, one part after the other."""
 
     def path_of(self, name: str) -> Path | None:
-        """Return the file that an object is, for programs on this machine; None: it is none."""
+        """Return the file of an object, for programs on this machine, or None."""
 
     def receive(self, name: str) -> ReceivedObject:
         """Begin to write an object."""
 
     def open(self, name: str) -> BinaryIO | None:
-        """Return an object to read; None if there is none."""
+        """Return an object to read, or None."""
 
 
 def object_name(task_id: str, token: str) -> str:
@@ -217,7 +217,7 @@ def text_of(content: bytes, reference: OffloadedText) -> str | None:
 
 @dataclass(slots=True)
 class Offload:
-    """Plans changes anew so that texts over *most* bytes are kept elsewhere.
+    """Changes plans so that texts over *most* bytes are kept elsewhere.
 
     ``contents`` are the objects to write before any of those changes, by name.
     """

@@ -1,8 +1,6 @@
-"""Webhooks on end: whoever wants to know how the tasks of a queue end names another queue for it.
+"""Webhooks on end: a queue may name another queue, which gets a task for each task that ends.
 
-Each end there becomes a task here, made by whoever records ends, with an id that this very end
-always gives: so often as it is made, it is there once.  Such tasks say what they are, and their
-own ends are told to nobody.
+The id of such a task is derived from the end, so it is made once.  Their own ends create nothing.
 """
 
 from dataclasses import dataclass
@@ -16,9 +14,9 @@ TYPES: Final = {State.SUCCEEDED: "task.succeeded", State.DEAD: "task.dead"}
 
 @dataclass(frozen=True, slots=True)
 class OnEnd:
-    """The ``queue`` that is told of tasks which end in one of ``states``.
+    """The ``queue`` that is notified of tasks that end in one of ``states``.
 
-    None is who was told before: where it is changed by somebody who may not know of that queue.
+    None keeps the queue of before, for a change by a key that may not see that queue.
     """
 
     queue: str | None

@@ -92,8 +92,8 @@ def operate(
 
     *turn* is that of its group, where ``takes_turn`` says that it takes one.
 
-    The change is made only if nobody touches the task before.  It is known again, should its answer
-    be lost, by its time: to the microsecond no other action gives a task the same.
+    The change is made only if the task has not changed.  If its answer is lost, a repeat recognises
+    it by its time: to the microsecond no other action gives a task the same.
     """
     if not rules(Action(action), task.state, actor=Actor.OPERATOR):
         return Unfit(_out_of_place(action, task))
@@ -122,7 +122,7 @@ def operate(
 def acted(
     action: BulkAction, task: Task, stamps: Collection[datetime], undo_id: str | None
 ) -> bool:
-    """Tell whether *task* has gone through *action* at one of the times *stamps*.
+    """Return whether *task* has gone through *action* at one of the times *stamps*.
 
     It shows that for long after: one that was restarted as long as that life of it lasts, one that
     was moved for good.  Of one that is run now its due time shows it, until it is retried.
@@ -141,7 +141,7 @@ def acted(
 
 
 def _order_fault(task: Task, target: Queue | None, now: datetime) -> str | None:
-    """Return what keeps *task* out of the strict order of *target*."""
+    """Return the reason that keeps *task* out of the strict order of *target*, or None."""
     if target is None or not target.strict:
         return None
     if fault := target.group_fault(task.group_key):
@@ -265,7 +265,7 @@ def kept(removal: Change, task: Task, undo: Undo | None) -> Change:
 
 
 def takes_place(task: Task, queue: Queue) -> bool:
-    """Tell whether *task* comes back to *queue* behind all others of its group."""
+    """Return whether *task* comes back to *queue* behind all others of its group."""
     return queue.strict and (task.deleted_from or State.ENQUEUED) in LIVE
 
 

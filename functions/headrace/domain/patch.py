@@ -80,7 +80,7 @@ class Patch:
 
     If every condition of ``when`` holds, the fields of ``put`` are written (None removes a field),
     numbers of ``add`` are added to numbers (0 where there is none) and sets to sets, and the
-    members of ``discard`` leave their sets.  Mode ``replace`` keeps no other field than those of
+    members of ``discard`` leave their sets.  Mode ``replace`` removes every field that is not in
     ``put``; mode ``delete`` removes the item.
     """
 

@@ -88,7 +88,7 @@ class TaskSpec:
         return now + timedelta(seconds=self.delay_in_seconds) if self.delay_in_seconds else now
 
     def fault(self, queue: Queue, due_at: datetime) -> str | None:
-        """Return what keeps the task, due at *due_at*, out of *queue*, with the field first."""
+        """Return why *queue* cannot take the task due at *due_at*, the field first; or None."""
         if self.expires_at is not None and self.expires_at <= due_at:
             return "expires_at would pass before the task is due"
         if self.upload is not None and queue.settings.target is not None:
@@ -105,7 +105,7 @@ class TaskSpec:
         return queue.order_fault(times)
 
     def takes_turn(self, queue: Queue, now: datetime) -> bool:
-        """Tell whether the task waits for its group's turn in *queue*: if it is due already."""
+        """Return whether the task waits for its group's turn in *queue*: if it is due already."""
         return queue.settings.groups is not None and self.due_at(now) <= now
 
 
@@ -155,11 +155,11 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
 ) -> Change:
     """Plan a new task, together with the key lock of its dedupe key if it has one.
 
-    *replaces* is a holder of that key which is known to live no more.  *parent* is the task whose
+    *replaces* is an earlier holder of that key that has ended.  *parent* is the task whose
     report makes this one.  *turn* is its group's, if it takes one.
 
     *token* marks the write of a task whose id the client chose, so that a repeat of this very
-    write is told from a second enqueue; an id of our own making is enough.
+    write differs from a second enqueue; an id of our own making is enough.
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
     priority = queue.granted(new.priority)
@@ -236,8 +236,8 @@ def dequeue(
 ) -> Change:
     """Plan a delivery of the task the index proposes, or of *task* as it was read.
 
-    The lease lasts as long as the call says (*keepalive*), else the task, else the queue; that the
-    task says nothing of its own is assumed until it was read.  Under a *group* it is the group's.
+    The lease lasts as long as the call says (*keepalive*), else the task, else the queue; without
+    a read the task is assumed to have no length.  Under a *group* it is the group's.
     """
     row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
     if group is not None:
@@ -298,8 +298,8 @@ def under_stay(delivery: Change, due_at: datetime) -> Change:
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     """Plan the end of a task that waited past its ``expires_at``.
 
-    The task is removed if its schedule says so and it was never delivered.  That the schedule does
-    not is assumed of an index entry: then the condition is the write's.
+    The task is removed if its schedule says so and it was never delivered.  An index
+    entry is assumed to have no such schedule, on condition of the write.
     """
     when: tuple[Condition, ...] = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
     task = of if isinstance(of, Task) else None
@@ -315,10 +315,10 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
 
 
 def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = False) -> Change:
-    """Plan the end of a task that nobody wants done, whether it waits or a worker has it.
+    """Plan the cancellation of a task, waiting or in flight.
 
-    It is made in whatever delivery the task is by then, or (*unless_changed*) only if nobody
-    touched it.  Its worker's lease ends with it.
+    It applies to any later delivery of the task too, or (*unless_changed*) only to the version
+    that was read.  Its worker's lease ends with it.
     """
     row = rule(Action.CANCEL, task.state, State.DEAD)
     when = unchanged(task) if unless_changed else still_there(task)
@@ -333,7 +333,7 @@ def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = Fa
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
-    """Plan a removal from where the task is; *unless_changed* only if nobody touched it either."""
+    """Plan a removal from the task's state; with *unless_changed*, only of the version read."""
     row = rule(Action.DELETE, task.state, None)
     when = unchanged(task) if unless_changed else still_there(task)
     return parted(Change(row, task.id, when=when, gone=True), task)
@@ -350,7 +350,7 @@ def still_there(task: Task) -> tuple[Condition, ...]:
 
 
 def unchanged(task: Task) -> tuple[Condition, ...]:
-    """Return the conditions that nobody touched the task since it was read."""
+    """Return the conditions that the task has not changed since it was read."""
     return (*still_there(task), Equals("version", task.version))
 
 
@@ -370,8 +370,8 @@ def purge(of: Entry | Task) -> Change:
 def parted(change: Change, of: Task | None) -> Change:
     """Complete a change by which a task stops living in its queue.
 
-    With it goes the key lock of the dedupe key.  That there is none is assumed of a task that was
-    not read: then the condition is the write's.
+    The change removes the key lock of the dedupe key.  A task that was not read is assumed to have
+    no key, on condition of the write.
     """
     if of is None:
         return altered(change, when=(*change.when, _KEYLESS))
@@ -384,14 +384,14 @@ def end(
 ) -> Change:
     """Complete a change that ends a task's life: it is kept for *retention* seconds, or gone.
 
-    A member of a batch is kept for an hour at least, for those who want its result.  That *of* is
-    none is assumed where it was not read: then the condition is the write's.  The key lock of its
-    dedupe key goes as by parted().
+    A member of a batch is kept for an hour at least, so that its result can be read.  If *of* was
+    not read, it is assumed to be no member, on condition of the write.  parted() removes the key
+    lock.
 
     Of one that is gone its id stays for a while, at no cost: the write that takes it out of the
     index is what a removal costs.  So an enqueue whose answer was lost, and is repeated after the
-    task is done, does not make it anew.  Where another queue is told of the end, how the task ended
-    stays with it.
+    task is done, creates no second task.  If another queue is notified of the end, the
+    tombstone keeps how the task ended.
     """
     target = change.rule.target
     if target is None:

@@ -46,7 +46,7 @@ _V4: Final = tuple(
         ),
     )
 )
-_V6_GLOBAL: Final = IPv6Network("2000::/3")  # all that is handed out
+_V6_GLOBAL: Final = IPv6Network("2000::/3")  # every assigned network
 _V6: Final = tuple(
     map(
         IPv6Network,
@@ -190,7 +190,7 @@ class Target:
         return share + (seat < rest)
 
     def masked(self) -> "Target":
-        """Return the target as those see it who may not know what its headers say."""
+        """Return the target with masked header values, for roles that may not read them."""
         return replace(self, headers=dict.fromkeys(self.headers, MASK))
 
     def unmasked(self, before: "Target | None") -> "Target":
@@ -204,7 +204,7 @@ class Target:
             if value != MASK:
                 continue
             if name.lower() not in known:
-                raise InvalidRequest.of(f"target.headers.{name}", "is masked: say what it is")
+                raise InvalidRequest.of(f"target.headers.{name}", "is masked: give its value")
             headers[name] = known[name.lower()]
         return replace(self, headers=headers)
 
@@ -299,7 +299,7 @@ class PushRules:
     functions: tuple[str, ...] = ()
 
     def check(self, target: Target) -> None:
-        """Raise InvalidRequest naming all that is wrong with *target*."""
+        """Raise InvalidRequest with every fault of *target*."""
         faults = [
             FieldError(where, f"{where} {fault}")
             for where, fault in target_faults(target, hosts=self.hosts, functions=self.functions)
@@ -309,7 +309,7 @@ class PushRules:
 
 
 def url_fault(url: str, hosts: PushHosts) -> str | None:
-    """Return what is wrong with *url* as a target; None if it may be one.
+    """Return the fault of *url* as a target, or None.
 
     Whether a name leads to an address that may be asked is only known when it is.
     """
@@ -330,7 +330,7 @@ def url_fault(url: str, hosts: PushHosts) -> str | None:
 
 
 def function_fault(arn: str, allowed: Sequence[str]) -> str | None:
-    """Return what is wrong with *arn* as a target; *allowed* may have * for any text."""
+    """Return the fault of *arn* as a target, or None; *allowed* may have * for any text."""
     if not _FUNCTION.fullmatch(arn):
         return "must be the ARN of a Lambda function"
     for pattern in allowed:
@@ -389,7 +389,7 @@ def _is_address(host: str) -> bool:
 
 
 def _host_fault(host: str) -> str | None:
-    """Return what is wrong with *host*, a name or an address without brackets."""
+    """Return the fault of *host*, a name or an address without brackets, or None."""
     if _is_address(host):
         return None
     if not _HOST.fullmatch(host):

@@ -44,7 +44,7 @@ def derived_secret(stack_secret: bytes, queue: str, generation: int, created_at:
 
     A queue that is deleted and created again has other secrets.
 
-    Nobody stores it: who has the secret of the stack can make it anew.
+    It is not stored: the secret of the stack gives it again.
     """
     key = hmac.digest(
         stack_secret, f"push {generation} {micros_of(created_at)} {queue}".encode(), sha256
@@ -53,7 +53,7 @@ def derived_secret(stack_secret: bytes, queue: str, generation: int, created_at:
 
 
 def signature(secrets: Sequence[str], *, message_id: str, timestamp: int, body: bytes) -> str:
-    """Return what the signature header says of *body*: a signature by each of the *secrets*.
+    """Return the signature header of *body*: a signature by each of the *secrets*.
 
     *timestamp* is in whole seconds since 1970.
     """
@@ -93,7 +93,7 @@ def check_signature(
 
 
 def _key(secret: str) -> bytes:
-    """Return the bytes of a *secret*.  Raises ValueError for what is none."""
+    """Return the bytes of a *secret*.  Raises ValueError for other text."""
     text = secret.removeprefix(_PREFIX)
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -138,7 +138,7 @@ class TargetAnswer:
 
     @property
     def label(self) -> str:
-        """What it is counted as: the status, or what went wrong."""
+        """The name of its count: the status, or the failure."""
         return str(self.status) if self.status is not None else self.error
 
     @property
@@ -174,7 +174,7 @@ class PushReport:
 def report_of(
     answer: TargetAnswer, strategy: RetryStrategy, *, now: datetime, spread: float
 ) -> PushReport:
-    """Return what *answer* means; *strategy* is the task's, *spread* a random number in [0, 1)."""
+    """Return the report for *answer*; *strategy* is the task's, *spread* is random in [0, 1)."""
     status = answer.status
     if status is None:
         return PushReport(Action.FAIL, error=answer.error, message=answer.message)
@@ -195,7 +195,7 @@ def report_of(
 
 
 def retry_after_seconds(text: str | None, now: datetime) -> float | None:
-    """Return the wait that a Retry-After header asks for, at most an hour; None if none is read.
+    """Return the wait that a Retry-After header asks for, at most an hour, or None.
 
     It is a number of seconds, or a date.
     """
@@ -246,7 +246,7 @@ class PushLimit:
         return int(self._grown(now))
 
     def backs_off(self, now: float) -> bool:
-        """Tell whether fewer are allowed at *now* than the settings say."""
+        """Return whether the target allows fewer at *now* than the settings say."""
         return self._grown(now) < self.most
 
     def seconds_to_next(self, now: float) -> float:

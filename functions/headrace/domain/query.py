@@ -50,7 +50,7 @@ class QueryText:
             raise InvalidRequest.of(FIELD, message)
 
     def more(self) -> bool:
-        """Go on to the next term; tell whether there is one."""
+        """Advance to the next term; return whether there is one."""
         space = _SPACE.match(self.text, self.at)
         self.at = space.end() if space else self.at
         return self.at < len(self.text)
@@ -64,7 +64,7 @@ class QueryText:
         return found[1]
 
     def word(self, begin: int) -> str:
-        """Read a word, or what stands in quotes, of the term that begins at *begin*."""
+        """Read a word, or text in quotes, of the term that begins at *begin*."""
         found = _WORD.match(self.text, self.at)
         if found is None:
             self.unended()
@@ -81,7 +81,7 @@ class QueryText:
             self.fail(begin, "nothing stands between the quotes")
         return word
 
-    def value(self, begin: int, key: str, reads: ReadValue) -> Any:  # noqa: ANN401  of its own type
+    def value(self, begin: int, key: str, reads: ReadValue) -> Any:  # noqa: ANN401  the reader's type
         """Read the value of *key*, whose term begins at *begin*."""
         word = self.word(begin)
         try:
@@ -120,7 +120,7 @@ def written_word(text: str) -> str:
 
 
 def text_of(most: int) -> ReadValue:
-    """Return what reads a text of 1 to *most* bytes."""
+    """Return a reader of texts of 1 to *most* bytes."""
     return partial(_text, most)
 
 
@@ -131,7 +131,7 @@ def _text(most: int, text: str) -> str:
 
 
 def one_of(*words: str) -> ReadValue:
-    """Return what reads one or more of *words* with commas between, in whichever case."""
+    """Return a reader of one or more of *words* with commas between, in upper or lower case."""
     return partial(_words, {word.lower(): word for word in words})
 
 
@@ -261,7 +261,7 @@ def narrowed(text: str, where: TaskFilter, queue: str | None = None) -> TaskFilt
 
 
 def read(text: str) -> Query:
-    """Return what *text* asks for.
+    """Return the filter that *text* means.
 
     Raises InvalidRequest of the field ``query`` that says at which character what is wrong.
     """

@@ -26,7 +26,7 @@ from headrace.domain.task import (
 from headrace.domain.task_groups import GroupSettings, Turn
 
 AGREED_AFTER: Final = timedelta(seconds=limits.SETTINGS_TTL_SECONDS[1] + 60)
-"""So long after a change nobody acts on earlier settings any more, and the index shows it.
+"""The time after a change in which calls may still use the settings before it.
 
 A call may begin with settings as old as can be, and may take half a minute.
 """
@@ -143,10 +143,10 @@ class Threshold(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """The limits of a queue that are worth an alert, and the ``queue`` that is told.
+    """The limits of a queue that are worth an alert, and the ``queue`` that is notified.
 
-    None is no limit; see ``alerts``.  ``dead_per_minute`` counts tasks, the others are seconds.
-    A queue of None is the one that was told before, as in ``OnEnd``.
+    None means no limit; see ``alerts``.  ``dead_per_minute`` counts tasks, the others are seconds.
+    A queue of None is the one that was notified before, as in ``OnEnd``.
     """
 
     queue: str | None
@@ -285,14 +285,14 @@ class Pause:
 class Queue:
     """A queue as stored.
 
-    ``resume_at`` ends a pause by itself.  Tasks stay on the shard they were put on, so that
-    ``shards_in_use`` are as many as any task may be on, ``lanes_in_use`` those that one may wait
-    in.  ``drained`` are the states whose tasks are all on the shards and lanes of the settings
-    again, which were others until ``resharded_at``; ``shards_ever`` and ``lanes_ever`` at most.
-    ``uncounted_since`` is when ``max_inflight_tasks`` was last set or lowered, until all tasks in
-    flight are counted by it.  ``signing_generation`` is which secret signs what its target gets,
-    since ``rotated_at``.  It has had ``settings.alerts`` since ``alerts_since``.
-    ``on_end_for`` are the patterns of the key that set ``settings.on_end``; none is all queues.
+    ``resume_at`` ends a pause.  Tasks stay on their shard, so ``shards_in_use`` and
+    ``lanes_in_use`` are all shards and lanes that a task may be in.  ``drained`` are the states
+    whose tasks are all on the shards and lanes of the settings again, which were others until
+    ``resharded_at``; ``shards_ever`` and ``lanes_ever`` at most.  ``uncounted_since`` is when
+    ``max_inflight_tasks`` was last set or lowered, until all tasks in flight are counted by it.
+    ``signing_generation`` is which secret signs what its target gets, since ``rotated_at``.  It has
+    had ``settings.alerts`` since ``alerts_since``.  ``on_end_for`` are the patterns of the key that
+    set ``settings.on_end``; empty means all queues.
     """
 
     name: str
@@ -333,7 +333,7 @@ class Queue:
         return [place for place in self.places(state) if place not in kept]
 
     def retired(self, state: State) -> list[Place]:
-        """Return where tasks in *state* were once kept, and no more."""
+        """Return the former places of tasks in *state*."""
         shards, lanes = max(self.shards_ever, self.shards_in_use), self.lanes_ever
         kept = self.places(state)
         ever = places_of(self.name, state, shards, lanes | self.lanes_in_use)
@@ -399,13 +399,13 @@ class Queue:
         return None if self.settings.priority is None else priority or Priority.NORMAL
 
     def priority_fault(self, priority: Priority | None) -> str | None:
-        """Return what is wrong with a task of *priority* here, behind the name of the field."""
+        """Return why a task of *priority* does not fit, behind the name of the field; or None."""
         if priority is None or self.settings.priority is not None:
             return None
         return f"has no meaning in queue {self.name}, whose setting `priority` is null"
 
     def group_fault(self, group_key: str | None) -> str | None:
-        """Return what is wrong with a task of *group_key* here, behind the name of the field."""
+        """Return why a task of *group_key* does not fit, behind the name of the field; or None."""
         if group_key is None and self.strict:
             return f"must be given: the order of queue {self.name} is strict"
         if group_key is None or self.settings.groups is not None:
@@ -422,7 +422,7 @@ class Queue:
         return f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
 
     def tells_of(self, state: State) -> bool:
-        """Tell whether another queue is told of tasks that end here in *state*."""
+        """Return whether another queue is notified of tasks that end here in *state*."""
         on_end = self.settings.on_end
         return on_end is not None and state in on_end.states
 
@@ -451,7 +451,7 @@ class Queue:
         return groups is not None and groups.strict
 
     def paused(self, now: datetime) -> bool:
-        """Tell whether deliveries are paused at *now*."""
+        """Return whether deliveries are paused at *now*."""
         if not self.settings.dequeuing_settings.dequeuing_paused:
             return False
         return self.resume_at is None or now < self.resume_at
@@ -525,7 +525,7 @@ def new_life(
     priority: Priority | None,
     turn: Turn | None = None,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields of a task that begins anew in *queue*, and those that it has no more.
+    """Return the fields of a task that begins a new life in *queue*, and the fields to clear.
 
     The *priority* that it had counts where the queue has priorities, its *turn* where it has
     groups.

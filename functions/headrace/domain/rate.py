@@ -5,7 +5,7 @@ right, never before now and never further than an interval ahead, and a token ma
 instant only while its piece lies within an interval from then.  As no two pieces overlap, the
 tokens used between *t* and *t + w* lie within *w* plus an interval, and are at most
 ``max_tokens + w * max_tokens / interval`` of them: a bucket that starts full and refills
-continuously.  That holds whoever keeps pieces for how long, so a process may draw some ahead.
+continuously.  That holds however long a process keeps its pieces, so it may draw some ahead.
 
 Positions count microseconds since 1970 times ``max_tokens``, so that every token is exactly as
 many units long as the interval has microseconds.
@@ -86,7 +86,7 @@ class Bucket:
 
     @classmethod
     def of(cls, fields: Fields | None) -> "Bucket | None":
-        """Return the bucket in the *fields* of its control item, or None if there is none."""
+        """Return the bucket in the *fields* of its control item, or None."""
         if not fields or _GIVEN not in fields:
             return None
         tokens, unit = map(int, text(fields, _RATE).split("/"))
@@ -100,7 +100,7 @@ class Bucket:
         return Patch(BUCKETS, queue, when, put=put, mode="replace")
 
     def room(self, now: datetime, *, after: timedelta = timedelta()) -> int:
-        """Return how many tokens may be drawn at *now*, of those that begin *after* it or later."""
+        """Return the number of tokens for a draw at *now*, in pieces that begin *after* it."""
         begin = max(self.given, self.rate.at(now + after))
         return max(0, (self.rate.at(now) + self.rate.span - begin) // self.rate.unit)
 
@@ -110,7 +110,7 @@ class Bucket:
         return max(0, -(-short // self.rate.max_tokens)) * MICROSECOND
 
     def under(self, rate: Rate, since: datetime, now: datetime) -> "Bucket":
-        """Return the bucket under other settings: no more tokens than it has now."""
+        """Return the bucket under other settings, with at most its tokens of now."""
         kept = min(self.room(now), rate.max_tokens)
         return Bucket(rate.at(now) + rate.span - rate.length(kept), rate, since)
 
@@ -177,7 +177,7 @@ class Piece:
         return Piece(self.begin, middle, self.rate), Piece(middle, self.end, self.rate)
 
     def usable(self, now: datetime) -> tuple["Piece", "Piece"]:
-        """Return the tokens of it that may be used at *now*, and those that may be later."""
+        """Return the tokens of the piece for use at *now*, and those for later."""
         at = self.rate.at(now)
         late = -(-max(0, at - self.begin) // self.rate.unit)
         _, rest = self.split(min(late, self.tokens))

@@ -1,7 +1,8 @@
 """A request under an ``Idempotency-Key``: what identifies it, what is known of the first.
 
 Everything here is pure.  The first request under a key runs; a repeat of it gets the first answer;
-another request under the same key is a conflict.  What failed is forgotten, and runs anew.
+another request under the same key is a conflict.  A failed request is forgotten, and its repeat
+runs.
 """
 
 from collections.abc import Collection, Iterable
@@ -40,8 +41,8 @@ class RecordedAnswer:
 class First:
     """What is known of the first request under a key.
 
-    It began *at* an instant and is over *until* another, whatever has become of whoever worked on
-    it.  ``answer`` is None while it runs; ``failed`` means that there is nothing to repeat.
+    It began *at* an instant and is over *until* another, even if its process died.  ``answer`` is
+    None while it runs; ``failed`` means that there is nothing to repeat.
     """
 
     fingerprint: str
@@ -63,7 +64,7 @@ class First:
         return First(request.fingerprint, now, until, begun_at=self.began if again else None)
 
     def repeated_by(self, request: KeyedRequest, *, now: datetime) -> bool:
-        """Tell whether *request* is a repeat of this one; False: it comes first now.
+        """Return whether *request* repeats this one; False: *request* comes first now.
 
         Raises IdempotencyConflict when it is another request.
         """
@@ -86,7 +87,7 @@ class First:
             return None
         if self.answer is None and now < self.until:
             raise still_running(self.at, self.until, now=now)
-        return self.answer  # None: who worked on it is no more
+        return self.answer  # None: its process died
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +95,8 @@ class NotedBatch:
     """What a dequeue under a key set out to lease: noted before the first lease is written.
 
     It began *at* an instant and leases nothing more after *until*.  Its leases are made with *tag*,
-    the latest of those that are noted as of *latest*: of tasks that were due then.
-    One that is *closed* has been given to a repeat: no task comes to it any more.
+    the latest of which were noted at *latest*: of tasks that were due then.
+    A *closed* batch was given to a repeat: no task joins it.
     """
 
     at: datetime
@@ -106,7 +107,7 @@ class NotedBatch:
     latest: datetime | None = None  # None: not known
 
     def holds(self, task: Task, *, now: datetime) -> bool:
-        """Tell whether *task* is under a lease of this batch that is still good."""
+        """Return whether *task* is under a lease of this batch that is still good."""
         return (
             task.state is State.INFLIGHT
             and task.lease_id is not None
@@ -127,8 +128,8 @@ class NotedBatch:
     def _may_come(self, task: Task) -> bool:
         """A task that waits and was not delivered since: it may be leased the next moment.
 
-        Not one that fell due later than its leases are of, as one that was restarted meanwhile, or
-        another that has its id: a lease asks for that by one of the two times, whichever it saw.
+        Not a task that fell due after its leases, such as one that was restarted since, or a later
+        task of its id: a lease asks for that by one of the two times, whichever it saw.
         """
         delivered_since = task.started_at is not None and task.started_at >= self.at
         due = self.latest is None or min(task.due_at, task.scheduled_at) <= self.latest

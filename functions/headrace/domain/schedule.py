@@ -61,7 +61,7 @@ class ScheduleSettings:
     note: str | None = None
 
     def same_times(self, other: "ScheduleSettings") -> bool:
-        """Tell whether these are due when *other* are."""
+        """Return whether these settings have the same ticks as *other*."""
         rhythm = (self.cron, self.every_seconds, self.timezone)
         return rhythm == (other.cron, other.every_seconds, other.timezone)
 
@@ -71,8 +71,7 @@ class Schedule:
     """A schedule as stored.
 
     It has no ticks before ``since``, when it was last changed; ``anchor`` is what the ticks of
-    ``every_seconds`` are counted from.  ``edition`` is made anew by each of its
-    ``changes``.
+    ``every_seconds`` are counted from.  Each of its ``changes`` has a new ``edition``.
     ``queue_created_at`` tells its queue from a later one of the same name.  ``put_by`` is the id
     of the key that put it last.
     """
@@ -168,7 +167,7 @@ def tick_id(secret: bytes, queue: str, name: str, tick: datetime, number: int = 
 class Progress:
     """Which ticks of a schedule have been enqueued, in a form that stays small.
 
-    ``recent`` are those that may still be ahead.  ``done`` are stretches of time, first and last
+    ``recent`` are ticks that may still be ahead.  ``done`` are stretches of time, first and last
     tick included, in which every tick has been enqueued; there is more than one only after ticks
     were missed, so that a clock that jumps there and back makes none twice and loses none.
     ``ran_at`` is when somebody last ran it by hand, and ``ran_id`` the task that this made.
@@ -183,7 +182,7 @@ class Progress:
     other_ids: Mapping[datetime, str] = field(default_factory=dict)
 
     def has(self, tick: datetime) -> bool:
-        """Tell whether *tick* has been enqueued."""
+        """Return whether *tick* has been enqueued."""
         return tick in self.recent or any(first <= tick <= last for first, last in self.done)
 
     def made_until(self, now: datetime) -> datetime | None:
@@ -202,9 +201,8 @@ class Progress:
     ) -> list[datetime]:
         """Return which of *ticks*, in order, are to be enqueued at *now*.
 
-        Ticks up to *since* are past, without it those up to *now*.
-        *missed* says which of those that are past count.  With those there are, no more than
-        *most_ahead* wait for their time.
+        Ticks up to *since* are past, without it those up to *now*.  *missed* says which past ticks
+        count.  Together with earlier ticks, at most *most_ahead* wait for their time.
         """
         past: deque[datetime] = deque(maxlen=_MADE_UP[missed])
         ahead: list[datetime] = []
@@ -266,6 +264,6 @@ class Progress:
 def _adjacent(
     before: datetime, tick: datetime, following: Callable[[datetime], datetime | None]
 ) -> bool:
-    """Tell whether no tick lies between."""
+    """Return whether no tick lies between."""
     after = following(before)
     return after is None or after >= tick

@@ -59,7 +59,7 @@ class Setting:
 
     @property
     def within(self) -> Bounds:
-        """The limits, and 0 if it has a meaning of its own."""
+        """The limits, and 0 if 0 has a meaning."""
         low, high = self.about.within
         return (0 if self.about.zero else low, high)
 
@@ -85,8 +85,8 @@ def setting(
 ) -> About:
     """Return the annotation of a setting, see ``About``.
 
-    msgspec does not know it, which is intended: stored settings, and those that another version of
-    the service answers, are read whatever their limits were.
+    msgspec does not know it, which is intended: stored settings, and settings in answers of
+    another version of the service, are read whatever their limits were.
     """
     return About(title, help_, within, short, zero)
 

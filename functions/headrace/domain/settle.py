@@ -1,7 +1,7 @@
 """What a worker's report does to the task it holds, and what a lapsed lease does.
 
 A report is planned before its task is read: the name of its lease says which delivery it is about,
-and everything else is *assumed* to be as it is for most tasks (no retry strategy of its own, room
+and everything else is *assumed* to be as for most tasks (no retry strategy, room
 in its lists).  Each assumption is a condition of the write, so a wrong one costs a refused write
 and a second plan from the task as read, never a wrong result.
 """
@@ -80,7 +80,7 @@ class Held:
 
     @property
     def grouped(self) -> bool:
-        """Tell whether the lease ends when that of a group does."""
+        """Return whether the lease ends when that of a group does."""
         return self.group is not None or group_of(self.lease_id) is not None
 
 
@@ -191,9 +191,9 @@ def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change
 
 
 class ReleaseReason(Enum):
-    """Why a task is given back unworked."""
+    """Why a task is released without work."""
 
-    REPORTED = auto()  #: its worker says so, and may say when it is due again
+    REPORTED = auto()  #: its worker reported it, maybe with a delay
     UNDELIVERED = auto()  #: it did not fit the answer: it keeps its turn
     GROUP_CLOSED = auto()  #: its group was closed by its holder: the service gives it back
 
@@ -296,7 +296,7 @@ def _report(change: Change, held: Held) -> Change:
 def _marks(
     row: Rule, held: Held
 ) -> tuple[tuple[Condition, ...], dict[str, Any], tuple[Condition, ...]]:
-    """Return what every report asks, the mark that it leaves, and how that is recognised."""
+    """Return the conditions of every report, the mark that it leaves, and how to recognise it."""
     settled: dict[str, Any] = {}
     if row.lease is LeaseRule.HELD:
         name = held.group or held.lease_id
@@ -311,7 +311,7 @@ def _marks(
 def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Condition, ...]:
     """What the task shows when this report took effect before; only a move leads elsewhere.
 
-    By a group's id that can only be told by sight: the task may be under the group once more.
+    A group's id alone does not show that: the task may be under the group once more.
     """
     if held.group is not None and held.task is None:
         return ()

@@ -4,18 +4,18 @@ A queue that allows so many tasks in flight keeps as many places, sixteen to a p
 deliver a task first writes a *reservation* into a pool that has room, then delivers the task on the
 condition that it still waits with the due time that the reservation names.  A task has each due
 time once: so its reservation stands while it waits with that due time and while it is in flight
-under that very reservation, and is over for good after that, whoever looks.  Nobody need give it
-back: one that is over may be removed by anybody, and one whose maker died before the delivery is
-completed by whoever finds its task still waiting.
+under that very reservation, and is over for good after that.  No
+release is needed: every process may remove a reservation that is over, and a reservation whose
+maker died before the delivery is completed by the next process that finds its task waiting.
 
 Slots of a group: how many of its tasks may be in flight, kept in its line.
 
 A slot names the *stay* that holds it: a task, and the due time for which that may be delivered.
 Who wants to deliver a task first writes its stay into a slot that is free, if the slot still names
 what it did, and then delivers the task on the condition that it waits with that due time.  A task
-has each due time once in a queue (see above), so a stay that is over is so for good, and
-whoever finds it may have its slot.  Nobody gives a slot back, so none can leak; and one whose maker
-died before the delivery is completed by whoever finds its task still waiting.
+has each due time once in a queue (see above), so a stay that is over stays over, and any
+process may take its slot.  Slots are not released, so they cannot leak; a stay whose maker died
+before the delivery is completed by the next process that finds its task waiting.
 """
 
 import re
@@ -142,7 +142,7 @@ def reserving(queue: str, pool: int, texts: Collection[str], *, room: int) -> Pa
 
 
 def freeing(queue: str, pool: int, texts: Collection[str]) -> Patch:
-    """Return the write that takes reservations out of a pool, as far as they are in it."""
+    """Return the write that takes reservations out of a pool, if they are in it."""
     return Patch(*pool_item(queue, pool), discard={_HELD: frozenset(texts)})
 
 

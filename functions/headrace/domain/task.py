@@ -1,7 +1,4 @@
-"""A task, the words for where it stands, and a snapshot of one that was seen.
-
-Long, because most of it is fields and what is asked of them: who looks for one finds it here.
-"""
+"""A task, the words for where it stands, and a snapshot of one that was seen."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +23,7 @@ class State(StrEnum):
 
 
 SHOWN_STATES: Final = (State.ENQUEUED, State.INFLIGHT, State.SUCCEEDED, State.DEAD)
-"""Those that people see: what is deleted is gone for everybody."""
+"""The states that people see: deleted tasks are hidden."""
 
 Overwritable: TypeAlias = Literal["payload", "scheduled_at", "expires_at", "tags", "priority"]
 """The fields that an enqueue with the same dedupe key may overwrite."""
@@ -35,7 +32,7 @@ FINISHED = frozenset({State.SUCCEEDED, State.DEAD})
 
 
 class Status(StrEnum):
-    """What people read: the state, with waiting tasks told apart by their due time."""
+    """The state for people; waiting tasks are SCHEDULED or READY by their due time."""
 
     SCHEDULED = "SCHEDULED"
     READY = "READY"
@@ -111,7 +108,7 @@ TURN_LANE: Final = 3
 """Where tasks of a queue with groups wait that were due when they came: each has a turn."""
 
 RETURN_LANE: Final = 4
-"""Where tasks of such a queue wait that a worker had: retries, and what was given back."""
+"""The lane of tasks of such a queue that were delivered before: retries and releases."""
 
 LANE: Final = 64
 """How many labels of index partitions a lane has: one for each shard that a queue may have."""
@@ -152,7 +149,7 @@ def places_of(queue: str, state: State, shards: int, lanes: Iterable[int]) -> li
 
 @dataclass(frozen=True, slots=True)
 class TaskError:
-    """One attempt that did not succeed; ``started_at`` is None where it is not known."""
+    """One attempt that did not succeed; ``started_at`` is None if unknown."""
 
     attempt: int
     at: datetime
@@ -177,7 +174,7 @@ class Membership:
     """A batch that a task is counted in, by its key; see ``domain.batch``.
 
     It is *inherited* if a member's report made the task, and named it into the batch too.
-    ``spawned`` is the sum of the hashes of such children of its own, modulo 2^64.
+    ``spawned`` is the sum of the hashes of the children that it spawned, modulo 2^64.
     """
 
     batch: str
@@ -186,7 +183,7 @@ class Membership:
 
     @property
     def batch_id(self) -> str:
-        """The id of the batch: its key says besides which of those that had this id."""
+        """The id of the batch, without the generation that its key adds."""
         return self.batch.partition(".")[0]
 
 
@@ -222,35 +219,26 @@ _references_of: Final = attrgetter(*OFFLOADED.values())
 
 @quick
 class Task:
-    """A task as stored.
+    """A task as stored; ``task_fields`` says who sets and what clears each field.
 
     ``scheduled_at`` is the sort key of the index (see State); ``due_at`` is the due time the
     task was last scheduled for, which the API shows under the name ``scheduled_at``.
-    ``payload``, ``result`` and ``progress`` are JSON texts, exactly as they came in;
-    ``payload`` is None when it was not asked for.  Of each, ``…_ref`` is set where the text is kept
-    elsewhere (see ``domain.offload``); the text is then None until it was fetched.
-    ``lease_*`` exist exactly while the task is in flight.  ``settled_*`` belong to the report that
-    last ended a delivery: its lease, what it did, and a digest of what it said.
-    ``spent`` is set when the task is gone, and nobody keeps it: its id is, for a while, with where
-    it ended, so that whoever repeats its enqueue does not make it anew (``retained_until`` says
-    how long).
-    ``enqueued_at`` is when its life in this queue began: enqueued, moved here, or restarted;
-    ``returned_at`` when it last came back to wait there: given back, retried, moved or restarted.
-    ``slot`` is what the latest delivery under a limit was counted by (see ``domain.slots``).
-    ``priority`` is None where its queue had none when the task came there.
-    ``batches`` are those it is counted in, None for none; ``batch`` is the one that made it, its
-    callback.
-    ``group_key`` is whose it is, among those that share its queue.  ``turn`` is set while it waits
-    in the lane of turns, where it is ``scheduled_at``, and stays until it waits elsewhere.
-    ``after`` is the place before its own in the line of a strict group.  For both see
-    ``domain.task_groups``.
-    ``on_expiry`` is set where its schedule lets it be removed instead of becoming a dead letter.
-    ``dedupe_until`` is set where its dedupe key is free from its first delivery on.
-    ``has_progress`` is set while ``progress`` is of the latest delivery; else an earlier one
-    reported it.
-    ``tells_of`` is set where the service made the task to tell of something: of what.
-    ``deleted_*`` exist exactly while the task is DELETED: the undo that may bring it back, the
-    state it was in, and the retention that it had there.
+    ``payload``, ``result`` and ``progress`` are JSON texts, exactly as given.  ``payload`` is None
+    if it was not read.  ``…_ref`` is set for a text that is kept elsewhere (see
+    ``domain.offload``); the text is None until it was fetched.
+    ``settled_*`` are of the report that ended the last delivery: its lease, action and digest.
+    ``spent`` is set in a tombstone, which keeps the id until ``retained_until`` so that a repeated
+    enqueue creates no second task.
+    ``enqueued_at`` is the beginning of its life in this queue (enqueue, move or restart),
+    ``returned_at`` of its latest wait there (release, retry, move or restart).
+    ``slot`` counts the latest delivery under a limit (see ``domain.slots``).
+    ``priority`` is None if its queue had no priorities when the task came there.
+    ``batches`` count the task; ``batch`` is the one that made it, as a callback.
+    ``turn`` is its place in the lane of turns, and ``after`` the place before its own in the line
+    of a strict group; see ``domain.task_groups``.
+    ``has_progress`` is set if the latest delivery reported ``progress``.
+    ``tells_of`` is the event that a task of the service is about.
+    ``deleted_*`` are of a DELETED task: the undo, and its state and retention before.
     """
 
     id: str
@@ -339,7 +327,7 @@ class Task:
 
     @property
     def remains(self) -> bool:
-        """Whether the task is gone, and this is what is left of it: an id, or all for an undo."""
+        """Whether only a tombstone is left: an id, or the whole task for an undo."""
         return self.spent is not None or self.place.state is State.DELETED
 
     @property
@@ -352,13 +340,13 @@ class Task:
 
     @property
     def uploaded(self) -> OffloadedText | None:
-        """Its payload, where its producer has uploaded it: nobody here ever reads that."""
+        """Its payload, if its producer uploaded it; the service never reads that."""
         one = self.payload_ref
         return one if one is not None and "/up." in one.name else None
 
     @property
     def fetchable(self) -> dict[str, OffloadedText]:
-        """Of what is kept elsewhere, what is fetched for whoever is shown or handed the task."""
+        """The texts kept elsewhere that are fetched before the task is shown or delivered."""
         found = self.offloaded
         if found and self.uploaded is not None:
             del found["payload"]
@@ -372,31 +360,31 @@ class Task:
         return Status.READY if self.due_at <= now else Status.SCHEDULED
 
     def hidden(self, now: datetime) -> bool:
-        """Tell whether the task is past its retention or deleted, so that nobody may see it."""
+        """Return whether the task is past its retention or deleted, and so hidden."""
         over = self.retained_until is not None and self.retained_until <= now
         return over or self.remains
 
     def has_id(self, now: datetime) -> bool:
-        """Tell whether the task's id is taken, though it may be gone."""
+        """Return whether the id is taken, if only by a tombstone."""
         return not self.hidden(now) or (
             self.spent is not None and self.retained_until is not None and self.retained_until > now
         )
 
     def same_as(self, other: "Task | None") -> bool:
-        """Tell whether *other* is this task at another time; its id may be a new one's by then."""
+        """Return whether *other* is this task at another time; a later task may have the id."""
         return other is not None and (self.id, self.created_at) == (other.id, other.created_at)
 
     def holds(self, queue: str, dedupe_key: str, now: datetime) -> bool:
-        """Tell whether the task keeps others of its dedupe key out of *queue*."""
+        """Return whether the task keeps others of its dedupe key out of *queue*."""
         return (self.queue, self.dedupe_key) == (queue, dedupe_key) and self.live(now)
 
     @property
     def cancelled(self) -> bool:
-        """Whether it ended because nobody wants it done."""
+        """Whether it was cancelled."""
         return self.dead_reason is DeadReason.CANCELLED
 
     def live(self, now: datetime) -> bool:
-        """Tell whether the task waits or is worked on; one that waited past its expiry is not."""
+        """Return whether the task waits or is in flight; past its expiry it does not wait."""
         if self.state is State.ENQUEUED:
             return self.expires_at is None or self.expires_at > now
         return self.state is State.INFLIGHT
@@ -431,12 +419,12 @@ class TaskSnapshot:
         return cls(task.id, blake2b(seen.encode(), digest_size=8).hexdigest())
 
     def shows(self, task: Task) -> bool:
-        """Tell whether *task* is still what was seen."""
+        """Return whether *task* is still in the state of the snapshot."""
         return TaskSnapshot.of(task) == self
 
 
 def came_after(task: Task, moment: datetime) -> bool:
-    """Tell whether *task* is known to have come to its state after *moment*."""
+    """Return whether *task* is known to have come to its state after *moment*."""
     known: tuple[datetime | None, ...]
     if task.state in FINISHED:
         known = (task.finished_at, task.scheduled_at)

@@ -59,7 +59,7 @@ class OnDead(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """That tasks may be of groups, and the shares of those that have another than 1.
+    """How the groups of a queue share it, and the weights other than 1.
 
     Of each, ``max_inflight_per_group`` tasks may be in flight at once; 0: any number.  ``on_dead``
     is set where the mode is strict, and only there.
@@ -190,7 +190,7 @@ def shown_turn(turn: int) -> float:
 
 
 BELIEVED_AFTER: Final = timedelta(seconds=10)
-"""Who has waited for so long is not behind somebody whom the index does not show yet."""
+"""A turn of this age is never behind a task that the index does not show yet."""
 
 NOTES: Final = range(1, 33)
 """The slots of a line that keep its notes."""
@@ -301,7 +301,7 @@ class Note:
 
 
 def was_delivered(task: Task) -> bool:
-    """Tell whether somebody has had *task* since it came to where it is."""
+    """Return whether *task* was delivered since it came to its place."""
     return task.started_at is not None and task.started_at >= task.enqueued_at
 
 

@@ -71,7 +71,7 @@ def _near(name: str) -> str | None:
     """Return the zone of that place, or one that is written much the same; no CEST is an EST."""
     place = name.strip().replace(" ", "_").lower()
     known = sorted(zone for zone in available_timezones() if "/" in zone)
-    # Etc/GMT+2 is two hours behind Greenwich: nobody who writes GMT+2 means that.
+    # Etc/GMT+2 is two hours behind Greenwich, which is not what GMT+2 usually means.
     zones = {zone.lower(): zone for zone in known if not zone.startswith("Etc/")}
     of_place = [zone for key, zone in zones.items() if key.endswith(f"/{place}")]
     near = of_place or [zones[key] for key in get_close_matches(place, zones, n=1, cutoff=0.75)]

@@ -91,9 +91,9 @@ class TaskFault(NamedTuple):
 class Transition(NamedTuple):
     """One write of one task: the spots that the task left and entered, and the events.
 
-    A spot is None if the task was nowhere.  ``was_cancelled`` and ``is_cancelled`` say whether the
-    task was dead by a cancel before and after the write; ``old_fault`` and ``new_fault`` are its
-    standing errors before and after.
+    A spot is None where the task did not exist.  ``was_cancelled`` and ``is_cancelled`` say whether
+    the task was dead by a cancel before and after the write; ``old_fault`` and ``new_fault`` are
+    its standing errors before and after.
     """
 
     at: int

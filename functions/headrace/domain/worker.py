@@ -1,7 +1,7 @@
-"""Workers: what a worker says of itself, what it is asked to do, and its share of the tasks.
+"""Workers: heartbeats, commands to workers, and their shares of the tasks.
 
 Every process computes the same shares from the list of living workers, so no worker asks another.
-With as many shards as workers, each worker has shards of its own.  With fewer shards, the workers
+With as many shards as workers, each worker has its own shards.  With fewer shards, the workers
 of a shard divide it by a hash of the task's id.  Every few seconds each worker takes over the share
 of the one before it.  A share decides only who tries to lease a task first: a conditional write
 decides who gets it.
@@ -67,22 +67,22 @@ class WorkerHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:
-    """A worker as of its last heartbeat, and what it is asked to do."""
+    """A worker as of its last heartbeat, and the command for it."""
 
     heartbeat: WorkerHeartbeat
     seen_at: datetime
     command: Command | None = None
 
     def alive(self, now: datetime) -> bool:
-        """Tell whether it was heard of lately, and has not stopped since."""
+        """Return whether it was heard of lately, and has not stopped since."""
         return not self.heartbeat.stopped and now - self.seen_at < FORGOTTEN_AFTER
 
     def remembered(self, now: datetime) -> bool:
-        """Tell whether people are still shown it: one that went silent, not one that stopped."""
+        """Return whether people see the worker: silent ones for a while, stopped ones not."""
         return not self.heartbeat.stopped and now - self.seen_at < REMEMBERED_FOR
 
     def standing(self, now: datetime) -> WorkerStanding:
-        """Return what to think of it."""
+        """Return the condition of the worker."""
         if not self.alive(now):
             return WorkerStanding.GONE
         return WorkerStanding.LATE if now - self.seen_at >= _ON_DUTY_FOR else WorkerStanding.ALIVE
@@ -103,7 +103,7 @@ class LiveWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueWorkers:
-    """The workers of one queue: ``silent`` when there are none.
+    """The workers of one queue; ``silent`` without workers.
 
     ``all_busy`` is their number when each runs as many tasks as it can, else 0.
     """
@@ -147,7 +147,7 @@ class Portion:
         return list(range(self.rank, self.shards, self.members))
 
     def shares(self, shard: int) -> bool:
-        """Tell whether some tasks of a shard may be ours; of one that is being retired, always."""
+        """Return whether some tasks of a shard may be ours; always for a retiring shard."""
         return shard >= self.shards or shard in self.own_shards
 
     def sharing(self, shard: int) -> int:
@@ -157,7 +157,7 @@ class Portion:
     def away(self, entry: Entry) -> int:
         """Return how many members are before us for this task; 0 if it is ours."""
         shard = entry.place.shard
-        number = _number(entry.task_id) // self.shards  # what is left after the shard
+        number = _number(entry.task_id) // self.shards  # without the shard's part
         if shard >= self.shards:
             owner = number % self.members
         elif self.members <= self.shards:
@@ -167,7 +167,7 @@ class Portion:
         return (self.rank - owner) % self.members
 
     def may_take(self, entry: Entry, overtaken: int) -> bool:
-        """Tell whether to take *entry*, which this process has overtaken so many times.
+        """Return whether to take *entry*, which this process has overtaken so many times.
 
         Each time twice as many members may take it: 1, 2, 4, and in the end all of them.
         """
@@ -175,7 +175,7 @@ class Portion:
 
 
 def portion(members: Sequence[str], name: str, shards: int, now: datetime) -> Portion | None:
-    """Return the part of *name* among *members* now; None for one who is none of them."""
+    """Return the part of *name* among *members* now, or None for another name."""
     if name not in members:
         return None
     order = sorted(members, key=lambda one: (crc32(one.encode()), one))  # a host's are not in a row

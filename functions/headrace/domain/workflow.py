@@ -40,7 +40,7 @@ def part_id(whole: str, step: str) -> str:
 
 
 def root_id(whole: str, place: int) -> str:
-    """Return the id of the task of the step at *place* of those that wait for none."""
+    """Return the id of the task of the first step at *place*."""
     return f"{whole}-{place}"
 
 
@@ -78,11 +78,11 @@ DEEPEST: Final = 6
 def step_tree(
     steps: Iterable[_T], name: Callable[[_T], str], after: Callable[[_T], Sequence[str]]
 ) -> list[StepNode[_T]]:
-    """Return *steps* as a tree: those that wait for none, and under each what comes of it.
+    """Return *steps* as a tree, with the first steps as its roots.
 
-    *name* and *after* tell of a step what it is called, and the names of those that it waits for.
-    Names of none of them are left out, and so is what a step of a circle waits for.  Steps of one
-    parent come in the order given, those that wait for others of it behind these.  What would be
+    *name* and *after* return the name of a step, and the names of the steps that it waits for.
+    Unknown names are ignored, and so is a circle.  Steps of one parent keep their order, except
+    that a step comes after the steps that it waits for.  What would be
     below the deepest level stands on it.
     """
     nodes = {name(step): StepNode(step) for step in steps}
@@ -100,7 +100,7 @@ def step_tree(
 def _parents(waits: Mapping[str, Sequence[str]]) -> tuple[dict[str, str | None], dict[str, int]]:
     """Return each name's parent and depth.
 
-    They come in an order in which each is behind all that it waits for.
+    Each name comes after the names that it waits for.
     """
     parents: dict[str, str | None] = {}
     depths: dict[str, int] = {}
@@ -118,7 +118,7 @@ def _parents(waits: Mapping[str, Sequence[str]]) -> tuple[dict[str, str | None],
 def _common(
     names: Sequence[str], parents: Mapping[str, str | None], depths: Mapping[str, int]
 ) -> str | None:
-    """Return the nearest that all of *names* are under, or are; None where there is none."""
+    """Return the nearest common ancestor of *names*, or None."""
     if not names:
         return None
     common: str | None = names[0]

@@ -18,7 +18,8 @@ from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.ids import new_task_id
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import Task
 from headrace.domain.times import micros_of

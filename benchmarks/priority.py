@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Final
 
-from headrace.domain.queue import PrioritySettings
+from headrace.domain.queue_settings import PrioritySettings
 from headrace.domain.task import Priority
 from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore

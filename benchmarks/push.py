@@ -19,7 +19,7 @@ from typing import Final
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.embedded.service import service_on
 from headrace.runtime.pushing import dispatcher_of
 from headrace.runtime.wiring import Settings

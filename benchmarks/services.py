@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.targets import InProcess, OverHttp, UseCaseCalls
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.local.environment import applied, dynamodb_client, function_environment
 from headrace.local.launch import launched
 from headrace.local.tables import TableNames, create_tables, load_template

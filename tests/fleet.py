@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import Task
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.dequeue import DequeueResult

@@ -23,7 +23,8 @@ from benchmarks.spark.figures import Figure, Measured
 from benchmarks.spark.nullserver import PAGE_ITEMS, serving
 from headrace.domain import plan
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.spark import register
 from headrace.store.items import to_item
 from headrace.store.lake import FolderLake

@@ -22,7 +22,7 @@ from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
 from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.local.launch import launched
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.service import Service

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.on_end import TYPES, OnEnd
 from headrace.domain.push import MASK, Target, headers_faults
-from headrace.domain.queue import AlertSettings
+from headrace.domain.queue_settings import TYPES, AlertSettings, OnEnd
 
 from .typed_settings import Setting, Typed, rows_of, texts_in
 

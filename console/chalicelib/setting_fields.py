@@ -12,7 +12,7 @@ from headrace.domain import limits, times
 from headrace.domain.filters import QUOTED
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     AlertSettings,
     DeadLetterConfig,
     DequeuingSettings,

@@ -20,7 +20,7 @@ from headrace.domain.access import Role, ShownKey
 from headrace.domain.errors import KeyExists
 from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.http.events import proxy_event

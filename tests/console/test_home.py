@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headrace.domain.access import Role
-from headrace.domain.queue import DequeuingSettings
+from headrace.domain.queue_settings import DequeuingSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown

@@ -8,7 +8,7 @@ from headrace.domain.access import Role
 from headrace.domain.errors import Unauthenticated
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.call_scope import acting

@@ -9,11 +9,16 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchEvent, Callback
 from headrace.domain.filters import TaskFilter
-from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
-from headrace.domain.queue import AlertSettings, DequeuingSettings, QueueSettings, RateLimiting
+from headrace.domain.queue_settings import (
+    AlertSettings,
+    DequeuingSettings,
+    OnEnd,
+    QueueSettings,
+    RateLimiting,
+)
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry

@@ -1,6 +1,6 @@
 """Priorities in the console: shown, filtered by, switched on and off, and chosen in forms."""
 
-from headrace.domain.queue import PrioritySettings
+from headrace.domain.queue_settings import PrioritySettings
 from headrace.domain.task import Priority
 from tests.console.conftest import Browser
 

@@ -3,7 +3,7 @@
 from headrace.domain.alerts import Measured
 from headrace.domain.push import Target
 from headrace.domain.push_messages import PushLimit, TargetAnswer
-from headrace.domain.queue import AlertSettings
+from headrace.domain.queue_settings import AlertSettings
 from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.seats import Seat
 from tests.console.conftest import Browser

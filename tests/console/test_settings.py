@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.on_end import OnEnd
 from headrace.domain.push import MASK, Target
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     AlertSettings,
     DeadLetterConfig,
+    OnEnd,
     PrioritySettings,
     QueueSettings,
     RateLimiting,
@@ -149,7 +149,7 @@ def test_a_group_of_settings_is_set_and_removed(
         (
             "target_headers",
             {"target_url": URL, "target_headers": f"X-One: {MASK}"},
-            "X-One is masked: say what it is",
+            "X-One is masked: give its value",
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 from headrace.domain.access import Role
 from headrace.domain.alerts import Measured
-from headrace.domain.queue import AlertSettings
+from headrace.domain.queue_settings import AlertSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
 from tests.console.conftest import Browser, Shown

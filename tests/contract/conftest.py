@@ -9,7 +9,7 @@ import pytest
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import shown_lease
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import Task
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportResult, ReportStatus, TaskReport

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.alerts import BEGAN, QUIET_FOR, Alert, AlertEvent
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.queue import AlertSettings, QueueSettings, Threshold
+from headrace.domain.queue_settings import AlertSettings, QueueSettings, Threshold
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.store.base import Store

@@ -20,7 +20,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.queue_settings import DeadLetterConfig
 from headrace.domain.task import BatchEnd, Priority, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport

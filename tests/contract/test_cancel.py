@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.errors import Finished, Unavailable
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue import DequeuingSettings
+from headrace.domain.queue_settings import DequeuingSettings
 from headrace.domain.task import DeadReason, State
 from headrace.ops.delivery.reports import ReportOutcome
 from tests.contract.conftest import World, overtaken

@@ -12,7 +12,7 @@ import pytest
 from headrace.domain import cost
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings, PrioritySettings
+from headrace.domain.queue_settings import DequeuingSettings, PrioritySettings
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Priority, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Principal, Role
-from headrace.domain.on_end import OnEnd
-from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.queue_settings import DeadLetterConfig, OnEnd, QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import TaskFilter
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.store.base import Store
 from headrace.store.records.indexes import KNOWN_AFTER, every_index

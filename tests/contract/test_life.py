@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.queue_settings import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, WorkerError

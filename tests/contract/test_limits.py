@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.queue import DequeuingSettings, IntervalUnit, QueueSettings, RateLimiting
+from headrace.domain.queue_settings import (
+    DequeuingSettings,
+    IntervalUnit,
+    QueueSettings,
+    RateLimiting,
+)
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Store

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.errors import LeaseLost, NotFound
-from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.queue_settings import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult, Order

@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
+from headrace.domain.queue_settings import DeadLetterConfig, DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import WorkerError

@@ -7,7 +7,7 @@ import pytest
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.queue_settings import PrioritySettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.task import LANES, Priority, State, Task

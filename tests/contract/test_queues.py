@@ -9,7 +9,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound, QueueExists, VersionMismatch
 from headrace.domain.filters import TaskFilter
-from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.queue_settings import DeadLetterConfig, QueueSettings
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.ops.delivery.reports import ReportOutcome

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import TableNames
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.queue_settings import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from tests.contract.conftest import World
 from tests.contract.test_recording import Recorder, new_recorder

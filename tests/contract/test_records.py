@@ -8,7 +8,8 @@ import pytest
 from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.store.base import Noting, NotingRefused, Record, Refused, Store
 
 pytestmark = pytest.mark.gate

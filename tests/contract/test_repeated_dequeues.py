@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.queue_settings import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KEPT, KeyedRequest
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.push import Target
-from headrace.domain.queue import DequeuingSettings
+from headrace.domain.queue_settings import DequeuingSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings

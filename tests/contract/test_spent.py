@@ -10,7 +10,7 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.queue_settings import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult

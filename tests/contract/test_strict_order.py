@@ -8,7 +8,7 @@ import pytest
 from headrace.domain.errors import Unavailable
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.queue_settings import DeadLetterConfig
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import (

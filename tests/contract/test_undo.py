@@ -9,7 +9,7 @@ from headrace.domain.errors import NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction, Undo
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, DeadReason, State, Task
 from headrace.ops.delivery.reports import ReportOutcome

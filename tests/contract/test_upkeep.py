@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.store.call_scope import metered
 from tests.contract.conftest import World, new_world

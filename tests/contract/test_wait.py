@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.domain.errors import NotFound
-from headrace.domain.queue import DeadLetterConfig
+from headrace.domain.queue_settings import DeadLetterConfig
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State
 from headrace.store.call_scope import metered

@@ -9,7 +9,8 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Undo, kept, operate, undelete
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settle import Held
 from headrace.domain.task import (
     SHOWN_STATES,

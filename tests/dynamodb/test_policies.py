@@ -17,15 +17,15 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchEvent, Callback
 from headrace.domain.filters import EVERY_TASK, TaskFilter
-from headrace.domain.on_end import OnEnd
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_messages import TargetAnswer
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     AlertSettings,
     DeadLetterConfig,
     DequeuingSettings,
+    OnEnd,
     QueueSettings,
     RateLimiting,
 )

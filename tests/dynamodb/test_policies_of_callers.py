@@ -18,7 +18,7 @@ from headrace.client.calls.tasks import cancel_task
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Forbidden
 from headrace.domain.push import Target
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, RateLimiting
+from headrace.domain.queue_settings import DeadLetterConfig, DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.worker import WorkerHeartbeat

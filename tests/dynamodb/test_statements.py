@@ -15,7 +15,8 @@ import pytest
 from headrace.domain import settle
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.lifecycle import LIFECYCLE, Action, rule
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Held
 from headrace.domain.task import SHOWN_STATES, State, Task

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.entries import dispatcher
 from headrace.local.gateway import InvocationContext

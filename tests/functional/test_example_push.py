@@ -13,7 +13,7 @@ import uvicorn
 from examples.push import fastapi_receiver, lambda_receiver
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.embedded.service import service_on
 from headrace.embedded.timers import EmbeddedTimers

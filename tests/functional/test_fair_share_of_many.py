@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, new_world

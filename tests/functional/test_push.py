@@ -15,7 +15,7 @@ import pytest
 from headrace import webhooks
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import PushHosts, PushRules, Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.embedded.service import EmbeddedService, service_on

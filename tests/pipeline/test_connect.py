@@ -11,7 +11,7 @@ import pytest
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.local.tables import TableNames
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection

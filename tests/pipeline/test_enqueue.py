@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import Place, State, Task
 from headrace.spark.sources import connect, register
 from headrace.spark.sources.badrows import bad_rows

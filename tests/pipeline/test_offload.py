@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark.sources.columns import columns_of

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.push import Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.spark import register
 from headrace.spark.sources import QUEUE, TABLE

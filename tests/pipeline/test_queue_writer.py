@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.queue_settings import PrioritySettings, QueueSettings
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark import register
 from headrace.spark.sources.leasing import Intake, leased

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import PrioritySettings, QueueSettings
+from headrace.domain.queue_settings import PrioritySettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark.lake.frames import LakeFrames

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.push import Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark import Station
 from headrace.spark.sources.leasing import FRAME, framed

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.ids import shard_of
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.domain.worker import Command

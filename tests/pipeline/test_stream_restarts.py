@@ -18,7 +18,7 @@ import pytest
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import LeaseLost
 from headrace.domain.ids import shown_lease
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport

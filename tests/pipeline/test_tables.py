@@ -15,7 +15,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import LeaseName
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import (

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State, Task
 from headrace.runtime import service
 from headrace.runtime.wiring import Settings, build

@@ -25,7 +25,7 @@ from headrace.domain.patch import Patch, Patched
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_messages import TargetAnswer
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     AlertSettings,
     DequeuingSettings,
     IntervalUnit,

@@ -27,7 +27,7 @@ from headrace.domain import (
 )
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.domain.escaping import escape_unseen
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.ops.scheduling.cron import read_cron
 
 LENGTH: Final = 30_000

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from headrace.domain.access import Permission
-from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
+from headrace.domain.queue import Pause, Queue
+from headrace.domain.queue_settings import QueueSettings, Threshold
 from headrace.domain.settings import Kind, own_settings
 from headrace.domain.task import Status
 from headrace.domain.task_groups import GroupSettings, OnDead

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
-from headrace.domain.queue import Pause, Queue, QueueSettings, Threshold
+from headrace.domain.queue import Pause, Queue
+from headrace.domain.queue_settings import QueueSettings, Threshold
 from headrace.domain.settings import Kind, declared_settings
 from headrace.domain.task import Status
 from headrace.domain.times import duration_text

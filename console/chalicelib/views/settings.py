@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, VersionMismatch
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.ops.shared.queue_checks import checked_settings
 
 from .. import formatting, urls

@@ -36,7 +36,7 @@ from headrace.cli.session import CliSession
 from headrace.cli.target import alerts_of, secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
 from headrace.domain.errors import QueueExists
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settings import declared_settings
 from headrace.domain.task import SHOWN_STATES
 

@@ -6,7 +6,7 @@ Names and values are the contract's.  Every one may be left out, in the nested o
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     DeadLetterConfig,
     DequeuingSettings,
     IntervalUnit,

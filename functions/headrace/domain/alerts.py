@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.queue import AlertSettings, Threshold
+from headrace.domain.queue_settings import AlertSettings, Threshold
 
 QUIET_FOR: Final = timedelta(minutes=5)
 """For so long an alert's value is below its limit until it ends."""

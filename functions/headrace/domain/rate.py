@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.patch import Copy, Fields, Patch, Puts, When, number, text
-from headrace.domain.queue import IntervalUnit, RateLimiting
+from headrace.domain.queue_settings import IntervalUnit, RateLimiting
 from headrace.domain.times import MICROSECOND, instant_of, micros_of
 
 BUCKETS: Final = "bucket"

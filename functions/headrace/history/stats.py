@@ -17,7 +17,8 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace.domain.queue import Queue, Threshold
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import Threshold
 from headrace.domain.task import State, Status
 from headrace.domain.times import MINUTE, instant_of, micros_of
 from headrace.domain.transitions import Event

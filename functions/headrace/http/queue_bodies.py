@@ -8,7 +8,7 @@ from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target, headers_faults
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     AlertSettings,
     DeadLetterConfig,
     PrioritySettings,

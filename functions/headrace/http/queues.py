@@ -6,9 +6,9 @@ from urllib.parse import unquote
 from pydantic import Field
 
 from headrace.domain.access import Permission
-from headrace.domain.on_end import OnEnd
 from headrace.domain.push import Target
-from headrace.domain.queue import AlertSettings, Queue
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import AlertSettings, OnEnd
 from headrace.history.tally import CANCELLED, by_state
 from headrace.http.parameters import (
     Cursor,

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from headrace.domain.queue import DeadLetterConfig, DequeuingSettings, PrioritySettings
+from headrace.domain.queue_settings import DeadLetterConfig, DequeuingSettings, PrioritySettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority, State
 from headrace.domain.task_groups import GroupSettings
@@ -244,7 +244,7 @@ class TargetShown(Answer, frozen=True, kw_only=True):
 class OnEndShown(Answer, frozen=True, kw_only=True):
     """Who is told of tasks that end in a queue.
 
-    Shows ``headrace.domain.on_end.OnEnd``.
+    Shows ``headrace.domain.queue_settings.OnEnd``.
     """
 
     queue: Annotated[str | None, Meta(description="null: a queue that is not the key's.")]
@@ -254,7 +254,7 @@ class OnEndShown(Answer, frozen=True, kw_only=True):
 class AlertsShown(Answer, frozen=True, kw_only=True):
     """The limits of a queue that are worth an alert, and who is told.
 
-    Shows ``headrace.domain.queue.AlertSettings``.
+    Shows ``headrace.domain.queue_settings.AlertSettings``.
     """
 
     queue: Annotated[str | None, Meta(description="null: a queue that is not the key's.")]

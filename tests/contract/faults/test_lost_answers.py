@@ -10,7 +10,7 @@ from headrace.domain.access import Role
 from headrace.domain.errors import Unauthenticated
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.keys import BOOTSTRAP

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings, RateLimiting
+from headrace.domain.queue_settings import DequeuingSettings, RateLimiting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult, ReportStatus, TaskReport

@@ -7,7 +7,7 @@ import pytest
 from headrace import App
 from headrace.client.queue_fields import QueueFields
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settings import Kind, Setting, declared_settings
 from headrace.testing import MemoryService
 from headrace.wire.queues import Queue

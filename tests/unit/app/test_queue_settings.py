@@ -6,7 +6,7 @@ import pytest
 
 from headrace import App, RetryStrategy
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
     DeadLetterConfig,
     DequeuingSettings,
     PrioritySettings,

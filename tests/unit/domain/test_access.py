@@ -144,7 +144,7 @@ def test_a_viewer_sees_a_task_without_what_is_in_it() -> None:
         (" ", "must not be empty"),
         ("k" * 300, "must be at most"),
         ("a\u202eb", "no control characters"),
-        ("IAM", "is the name of whoever comes by IAM rights"),
+        ("IAM", "is the name of callers with IAM rights"),
         ("ci", None),
     ],
 )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.domain.alerts import BEGAN, ENDED, AlertState, Measured, judged
-from headrace.domain.queue import AlertSettings
+from headrace.domain.queue_settings import AlertSettings
 
 START = datetime(2031, 5, 1, 8, tzinfo=UTC)
 LIMIT = AlertSettings("ops", oldest_ready_seconds=60)

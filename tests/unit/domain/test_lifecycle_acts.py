@@ -15,7 +15,7 @@ from headrace.domain.errors import Finished, NotFound
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, Clock, Rule, rules
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DeadLetterConfig, QueueSettings
+from headrace.domain.queue_settings import DeadLetterConfig, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import SHOWN_STATES, OnExpiry, State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport

@@ -10,7 +10,8 @@ from headrace.domain import plan
 from headrace.domain.change import Change
 from headrace.domain.operate import BulkAction, Unfit, acted, operate, takes_turn
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import Hop, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 

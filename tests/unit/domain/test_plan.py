@@ -10,7 +10,8 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.offload import Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
-from headrace.domain.queue import PrioritySettings, Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import PrioritySettings, QueueSettings
 from headrace.domain.task import Membership, Overwritable, Priority, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings
 

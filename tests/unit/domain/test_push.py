@@ -205,7 +205,7 @@ def test_a_masked_target_gets_its_headers_back_from_what_it_was_before() -> None
 
     assert "secret" not in str(masked)
     assert masked.unmasked(before) == before
-    with pytest.raises(InvalidRequest, match="is masked: say what it is"):
+    with pytest.raises(InvalidRequest, match="is masked: give its value"):
         masked.unmasked(None)
 
 

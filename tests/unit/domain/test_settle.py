@@ -7,7 +7,8 @@ import pytest
 
 from headrace.domain import plan, settle
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settle import Held, ReleaseReason
 from headrace.domain.task import TURN_LANE, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings, Turn

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.embedded.service import EmbeddedService, service_on
 from headrace.embedded.timers import LogRecorder, file_store
 from headrace.runtime.wiring import Settings

@@ -42,4 +42,4 @@ def test_the_audit_knows_who_comes_by_iam_rights_apart_from_the_deployments_key(
     caller = use.keys.verify("here")
 
     assert (caller.name, caller.key_id, caller.role) == ("iam", "iam", Role.ADMIN)
-    assert key_name_fault("IAM") == "is the name of whoever comes by IAM rights"
+    assert key_name_fault("IAM") == "is the name of callers with IAM rights"

@@ -3,7 +3,8 @@
 import json
 from datetime import UTC, datetime
 
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
 from headrace.http import queues, task_answers

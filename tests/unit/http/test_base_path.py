@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.http.app import handle as handler
 from headrace.http.events import proxy_event
 from headrace.local.gateway import InvocationContext

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings, QueueSettings, RateLimiting
+from headrace.domain.queue_settings import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.queue import PrioritySettings
+from headrace.domain.queue_settings import PrioritySettings
 from headrace.domain.task import Priority
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportStatus, TaskReport

@@ -1,7 +1,7 @@
 """What the audit keeps of changed settings is bounded, and has no secrets."""
 
 from headrace.domain.push import Target
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.ops.shared.audit import changed_settings
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import DequeuingSettings, QueueSettings
+from headrace.domain.queue_settings import DequeuingSettings, QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport

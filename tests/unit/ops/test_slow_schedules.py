@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.schedule import ScheduleSettings
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build

@@ -16,9 +16,9 @@ from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.indexing import fields_fault, read_field
-from headrace.domain.on_end import TYPES
 from headrace.domain.push import Target, headers_faults
-from headrace.domain.queue import (
+from headrace.domain.queue_settings import (
+    TYPES,
     AlertSettings,
     PrioritySettings,
     QueueSettings,

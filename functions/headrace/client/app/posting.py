@@ -28,7 +28,7 @@ from headrace.client.sending import NewTask, ResultOf
 from headrace.client.settings import working_folder
 from headrace.domain import limits
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.wire.queues import Queue
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from headrace.domain.change import Change
 from headrace.domain.copies import altered
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.ids import new_request_token
-from headrace.domain.on_end import TYPES
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import TYPES
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, instant_of

@@ -20,7 +20,8 @@ from headrace.domain.change import Change
 from headrace.domain.errors import NotFound
 from headrace.domain.ids import new_task_id
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import AlertSettings, Queue
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import AlertSettings
 from headrace.domain.task import State
 from headrace.domain.times import MICROSECOND, MINUTE, micros_of
 from headrace.domain.transitions import Event

@@ -16,7 +16,7 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.ops.shared.paging import Found
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.domain.errors import FieldError, Forbidden, InvalidRequest, NotFound
-from headrace.domain.queue import Queue, QueueSettings
+from headrace.domain.queue import Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task_groups import OnDead
 from headrace.store.call_scope import visible
 

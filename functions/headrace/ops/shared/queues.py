@@ -19,7 +19,8 @@ from headrace.domain.errors import (
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.operate import Undo
-from headrace.domain.queue import Pause, Queue, QueueSettings
+from headrace.domain.queue import Pause, Queue
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.ops.shared.audit import ActionOutcome, changed_settings, checked_reason

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import Place
 from headrace.domain.times import micros_of
 from headrace.runtime.service import Service

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import Record

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import QueueSettings
+from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import FINISHED
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore

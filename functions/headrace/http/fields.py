@@ -1,7 +1,7 @@
-"""What a field of a request may hold: types, sizes and ranges, each with a message for people.
+"""Types of the fields of requests: what they may hold, with error messages for people.
 
-Nothing is converted silently: ``"5"`` is no number, ``true`` is no number either, and an instant
-without an offset is nobody's time.  Limits come from ``domain.limits``.
+Values are not converted: ``"5"`` and ``true`` are no numbers, and an instant needs an offset.
+Limits come from ``domain.limits``.
 """
 
 import re
@@ -65,7 +65,7 @@ class RequestBody(BaseModel):
         return False
 
     def __repr__(self) -> str:
-        """Keep payloads out of logs, for which Powertools writes down what a route is given."""
+        """Keep payloads out of logs."""
         return f"<{type(self).__name__}>"
 
     __str__ = __repr__
@@ -83,12 +83,12 @@ def wrong(message: LiteralString, **values: str | float) -> PydanticCustomError:
 
 
 def contradiction(*errors: tuple[str, LiteralString]) -> ValidationError:
-    """Return the error that a body raises for fields that do not go together."""
+    """Return the error of a body with fields that exclude each other."""
     return refusal(*((name, wrong(message)) for name, message in errors))
 
 
 def refusal(*errors: tuple[str | int | None, PydanticCustomError]) -> ValidationError:
-    """Return the error that names what is wrong in several places; None is all of the value."""
+    """Return the error that names the faults in several places; None is the whole value."""
     return ValidationError.from_exception_data(
         "refusal",
         [
@@ -99,7 +99,7 @@ def refusal(*errors: tuple[str | int | None, PydanticCustomError]) -> Validation
 
 
 def faultless(find: Callable[[str], str | None]) -> Callable[[str], str]:
-    """Return a check that *find* finds no fault with a text."""
+    """Return a check that raises the fault that *find* returns for a text."""
 
     def check(value: str) -> str:
         fault = find(value)
@@ -111,7 +111,7 @@ def faultless(find: Callable[[str], str | None]) -> Callable[[str], str]:
 
 
 def too_large(message: LiteralString, **values: str | float) -> PydanticCustomError:
-    """Return the error of what is over its size; *values* fill the braces of *message*."""
+    """Return the error of a value over its size; *values* fill the braces of *message*."""
     return PydanticCustomError(TOO_LARGE, message, values)
 
 
@@ -150,7 +150,7 @@ class TextWithin:
 
 
 def _tags(value: object) -> object:
-    """Check names, values and number at once, so that everything wrong is named."""
+    """Check names, values and number together, so that the error names all faults."""
     if not isinstance(value, dict):
         return value  # its type is checked next
     faults = list(limits.tags_faults(value))
@@ -193,7 +193,7 @@ Tags: TypeAlias = Annotated[
 
 
 def _plain(value: float) -> int | float:
-    """Give back a whole number as it was sent."""
+    """Return a whole number as int."""
     return int(value) if value.is_integer() else value
 
 
@@ -209,7 +209,7 @@ def zero_or(low: float, zero: str) -> Callable[[int | float], int | float]:
 
 
 def within(bounds: tuple[float, float], description: str | None = None) -> FieldInfo:
-    """Return the limits of a number, with what the OpenAPI document says of it."""
+    """Return the limits of a number, with its description in the OpenAPI document."""
     made: FieldInfo = Field(
         ge=bounds[0], le=bounds[1], allow_inf_nan=False, description=description
     )

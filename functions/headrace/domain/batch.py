@@ -143,24 +143,14 @@ class BatchDelta:
         return [text, lists] if lists else [text]
 
     @classmethod
-    def of(cls, body: Sequence[Any] | Mapping[str, Any]) -> Self:
-        """Return the delta that body() wrote, now or in its first form."""
-        if isinstance(body, Mapping):
-            return cls._of_first_form(body)
+    def of(cls, body: Sequence[Any]) -> Self:
+        """Return the delta that body() wrote."""
         numbers = list(map(int, body[0].split()))
         lists = body[1] if len(body) > 1 else {}
         fields: dict[str, Any] = {name: list(lists.get(name, ())) for name in _LISTS}
         fields |= dict(zip(_NUMBERS, numbers, strict=False))
         first_at, last_at, due = numbers[len(_NUMBERS) :]
         return cls(**fields, first_at=first_at, last_at=last_at, due=bool(due))
-
-    @classmethod
-    def _of_first_form(cls, body: Mapping[str, Any]) -> Self:
-        fields: dict[str, Any] = {name: list(body.get(name, ())) for name in _LISTS}
-        fields |= dict(zip(_NUMBERS, map(int, body["numbers"].split()), strict=True))
-        fields["first_at"], fields["last_at"] = body.get("at", (0, _EVER))
-        due = fields["moves"] > 0 or len(fields["born"]) == RESULTS
-        return cls(**fields, due=due)
 
 
 _NUMBERS: Final = (

@@ -50,7 +50,7 @@ def _once_each(names: list[str]) -> list[str]:
 
 
 _GIVEN: Final = tuple(
-    field
+    (field.name, field.api_name)
     for field in TASK_FIELDS
     if SetBy.ENQUEUE in field.set_by and field.name not in ("due_at", "payload_ref")
 )
@@ -152,7 +152,7 @@ class NewTaskBody(RequestBody):
 
     def new_task(self) -> TaskSpec:
         """Return the entry as the use case takes it."""
-        given = {field.name: getattr(self, field.api_name) for field in _GIVEN}
+        given = {name: getattr(self, api_name) for name, api_name in _GIVEN}
         if self.payload_ref is not None:
             given["id"] = self.payload_ref.task_id
         if self.dedupe_until is DedupeUntil.END:

@@ -27,15 +27,6 @@ def test_a_member_that_dies_and_is_revived_is_not_dead_and_one_that_dies_again_i
     assert (again.died, again.revived) == (["b", "a"], [])
 
 
-def test_counts_that_an_earlier_version_wrote_are_read() -> None:
-    body = {"numbers": "1 0 1 0 1 0 0 0 1", "born": ["a"], "at": [5, 9]}
-
-    delta = BatchDelta.of(body)
-
-    assert (delta.created, delta.succeeded, delta.born) == (1, 1, ["a"])
-    assert (delta.first_at, delta.last_at, delta.due) == (5, 9, True)
-
-
 def test_a_change_that_a_recount_or_a_buffer_has_counted_is_not_counted_again() -> None:
     recounted = replace(BATCH, recounted_until=NOW)
     old = BatchDelta(created=1, live=1, first_at=5, last_at=micros_of(NOW))

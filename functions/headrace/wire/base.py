@@ -1,4 +1,4 @@
-"""What all answers share: how instants and raw JSON are written, and how what tasks carry is read.
+"""The base of all answers: instants, raw JSON, and the values that tasks carry.
 
 Payloads, results and progress are raw JSON in an answer, decoded when a program first reads them,
 so that one which cannot be read here costs nobody else anything; the service decodes none.
@@ -22,7 +22,7 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_fields import FIELD, TITLED
 
 JsonValue: TypeAlias = Any
-"""What JSON can hold, as Python has it: a program knows more of its own than a type can say."""
+"""Any JSON value as Python has it."""
 
 Decode: TypeAlias = Callable[[bytes], JsonValue]
 
@@ -90,7 +90,7 @@ def nothing() -> msgspec.Raw:
 
 
 def raw(text: str | None) -> msgspec.Raw:
-    """The JSON *text* as a member that is written exactly so; None is null."""
+    """Return the JSON *text* as a member that is written unchanged; None is null."""
     return msgspec.Raw(text.encode()) if text else _NOTHING
 
 

@@ -17,7 +17,7 @@ class BatchCallback(Answer, frozen=True, kw_only=True):
 
 
 class BatchSeen(Answer, frozen=True, kw_only=True):
-    """A batch, as far as it was seen.
+    """The counts of a batch so far.
 
     ``created`` are members that were seen: ``live``, ``succeeded``, ``dead``, or ``deleted`` before
     their end.
@@ -31,8 +31,8 @@ class BatchSeen(Answer, frozen=True, kw_only=True):
     direct: Annotated[
         int,
         Meta(
-            description="Of `created`, those that no member's report made: the batch ends when "
-            "there are as many as `total`."
+            description="The `created` members that no member's report made: the batch ends when "
+            "they are as many as `total`."
         ),
     ] = 0
     live: int
@@ -41,7 +41,7 @@ class BatchSeen(Answer, frozen=True, kw_only=True):
     deleted: int
     dead_ids: Annotated[list[str], Meta(description="Of up to 100 dead members.")]
     callbacks: Annotated[
-        dict[str, BatchCallback], Meta(description="Those that were made, by their event.")
+        dict[str, BatchCallback], Meta(description="The callbacks that were made, by their event.")
     ]
     part_of: Annotated[
         str | None,
@@ -55,7 +55,7 @@ class BatchSeen(Answer, frozen=True, kw_only=True):
     ] = None
     stopped: Annotated[
         bool,
-        Meta(description="Whether it calls nothing back any more: its workflow was cancelled."),
+        Meta(description="Whether it makes no more callbacks, because its workflow was cancelled."),
     ] = False
     created_at: At
     expires_at: At
@@ -76,7 +76,7 @@ class BatchStep(Answer, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="Its name in the workflow; empty: it has none.")]
     queue: str
     status: Annotated[
-        Status | None, Meta(description="null: its turn has not come, or it is not kept any more.")
+        Status | None, Meta(description="null: it was not made yet, or is not retained.")
     ]
     made: Annotated[bool, Meta(description="Whether its turn has come.")]
     stopped: Annotated[
@@ -92,7 +92,7 @@ class BatchStep(Answer, frozen=True, kw_only=True):
 
 
 class CancelledBatch(Answer, frozen=True, kw_only=True):
-    """What a call has cancelled; that was all when `cursor` is null.
+    """The tasks that a call has cancelled; with a null `cursor` the batch is done.
 
     Shows ``headrace.ops.tasks.cancel_batch.CancelledBatch``.
     """

@@ -63,7 +63,7 @@ class Blocked(Answer, frozen=True, kw_only=True):
 
     task_id: Annotated[str, Meta(description="Of those in its slots, the one to end first.")]
     why: str
-    until: Annotated[At | None, Meta(description="When its lease ends; null: nobody knows.")]
+    until: Annotated[At | None, Meta(description="When its lease ends; null: unknown.")]
 
 
 class GroupInShort(Answer, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Stats(Answer, frozen=True, kw_only=True):
     ] = None
     alerts: Annotated[
         list[AlertOn] | None,
-        Meta(description="Those that are on; null: the queue has no `alerts`."),
+        Meta(description="The current alerts; null: the queue has no `alerts`."),
     ] = None
 
 
@@ -242,7 +242,7 @@ class TargetShown(Answer, frozen=True, kw_only=True):
 
 
 class OnEndShown(Answer, frozen=True, kw_only=True):
-    """Who is told of tasks that end in a queue.
+    """The queue that is notified of tasks that end in a queue.
 
     Shows ``headrace.domain.queue_settings.OnEnd``.
     """
@@ -252,7 +252,7 @@ class OnEndShown(Answer, frozen=True, kw_only=True):
 
 
 class AlertsShown(Answer, frozen=True, kw_only=True):
-    """The limits of a queue that are worth an alert, and who is told.
+    """The limits of a queue that are worth an alert, and the queue that is notified.
 
     Shows ``headrace.domain.queue_settings.AlertSettings``.
     """
@@ -279,7 +279,7 @@ class PauseShown(Answer, frozen=True, kw_only=True):
     Shows ``headrace.domain.queue.Pause``.
     """
 
-    by: Annotated[str, Meta(description="The name of the key; `service`: nobody's.")]
+    by: Annotated[str, Meta(description="The name of the key, or `service`.")]
     at: At
     reason: Annotated[str, Meta(description="In their words; empty if they did not say.")]
     until: Annotated[At | None, Meta(description="When it ends by itself; null: it does not.")]

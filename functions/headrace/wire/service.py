@@ -92,7 +92,7 @@ class AuditEntry(Answer, frozen=True, kw_only=True):
     """One thing that was changed by hand."""
 
     at: At
-    actor: Annotated[str, Meta(description="The name of the key; `service`: nobody's.")]
+    actor: Annotated[str, Meta(description="The name of the key, or `service`.")]
     actor_id: Annotated[str | None, Meta(description="Its id, which no other key ever has.")] = None
     action: Annotated[str, Meta(examples=["delete", "restart", "purge", "pause"])]
     queue: str | None
@@ -119,7 +119,7 @@ class AuditEntry(Answer, frozen=True, kw_only=True):
         ),
     ] = msgspec.UNSET
     after: Annotated[
-        dict[str, Any] | msgspec.UnsetType, Meta(description="What they are since, likewise.")
+        dict[str, Any] | msgspec.UnsetType, Meta(description="Their new values, in the same form.")
     ] = msgspec.UNSET
     run: Annotated[
         str | msgspec.UnsetType,
@@ -136,12 +136,12 @@ class AuditEntries(Answer, frozen=True, kw_only=True):
 
 WorkerCommand: TypeAlias = Annotated[
     Annotated[str, words_of("Command")] | None,
-    Meta(description="`quiet`: take no more tasks. `stop`: finish and end. null: go on."),
+    Meta(description="`quiet`: take no more tasks. `stop`: finish and end. null: continue."),
 ]
 
 
 class Commanded(Answer, frozen=True, kw_only=True):
-    """What a worker is asked to do."""
+    """The command for a worker."""
 
     command: WorkerCommand
 

@@ -41,7 +41,7 @@ class BatchEnd(Answer, frozen=True, kw_only=True):
     """
 
     id: str
-    total: Annotated[int, Meta(description="All members, those that others spawned too.")]
+    total: Annotated[int, Meta(description="All members, spawned ones too.")]
     succeeded: int
     dead: int
     deleted: int
@@ -68,7 +68,7 @@ class Task(Carrying, frozen=True, kw_only=True):
     """A task with its payload.
 
     Shows ``headrace.domain.task.Task``; programs that use the SDK read ``payload``, ``result`` and
-    ``progress`` of it.  The payload is left out where nobody wants it, or the key may not see it.
+    ``progress`` of it.  The payload is left out if it was not requested, or the key may not see it.
     """
 
     id: str
@@ -76,7 +76,7 @@ class Task(Carrying, frozen=True, kw_only=True):
     state: State
     status: Annotated[
         Status,
-        Meta(description="The state, with ENQUEUED told apart as SCHEDULED or READY."),
+        Meta(description="The state, with SCHEDULED or READY instead of ENQUEUED."),
     ]
     payload_json: msgspec.Raw = msgspec.field(name="payload", default_factory=nothing)
     tags: dict[str, str]
@@ -107,12 +107,12 @@ class Task(Carrying, frozen=True, kw_only=True):
         Priority | None,
         Meta(description="null: its queue had no priorities when the task came there."),
     ] = None
-    group_key: Annotated[str | None, Meta(description="Whose it is; null: nobody's.")] = None
+    group_key: Annotated[str | None, Meta(description="The key of its group.")] = None
     note: Annotated[str | None, Meta(description="A text for people.")] = None
-    batches: Annotated[list[str], Meta(description="Those that count it.")] = msgspec.field(
+    batches: Annotated[list[str], Meta(description="The batches that count it.")] = msgspec.field(
         default_factory=list
     )
-    batch: Annotated[BatchEnd | None, Meta(description="Of a callback; null: it is none.")] = None
+    batch: Annotated[BatchEnd | None, Meta(description="Of a callback, else null.")] = None
     dedupe_until: Annotated[
         DedupeUntil | msgspec.UnsetType,
         Meta(description="`start`: the key is free from the first delivery on; else left out."),
@@ -202,7 +202,7 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     ]
     queue: Annotated[
         str | None,
-        Meta(description="Where the task is; null where there is none or you may not know it."),
+        Meta(description="Where the task is; null: unknown to this key, or no task."),
     ] = None
     detail: str | None
 
@@ -234,7 +234,7 @@ class Spawned(Answer, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="Of a duplicate, the task that holds the key; null if a report is repeated "
-            "and no task holds it any more."
+            "and no task holds it now."
         ),
     ]
 
@@ -361,7 +361,7 @@ class NotificationRuntime(Answer, frozen=True, kw_only=True):
     task_id: str
     task_type: str
     status: Literal["pending", "succeeded", "failed"]
-    retries_left: Annotated[int | None, Meta(description="null: there are none at all.")]
+    retries_left: Annotated[int | None, Meta(description="null: no retries.")]
     errors: Annotated[list[str], Meta(description="Of every attempt that failed, in order.")]
 
 

@@ -7,17 +7,18 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final
+from hashlib import blake2b
+from typing import Any, Final, Self
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition, Equals
 from headrace.domain.copies import altered
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.queue import Queue, new_life, turn_kept, waiting
-from headrace.domain.task import LIVE, Hop, Place, State, Task
+from headrace.domain.task import FINISHED, LIVE, Hop, Place, State, Task
 from headrace.domain.task_fields import ClearedBy, cleared
 from headrace.domain.task_groups import Turn
-from headrace.domain.times import MICROSECOND
+from headrace.domain.times import MICROSECOND, whole_second
 
 
 class BulkAction(StrEnum):
@@ -59,6 +60,44 @@ SAID: Final = {
     "dedupe_conflict": "another task holds its dedupe key",
 }
 """What the API's short words for why a task was left alone mean, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSnapshot:
+    """One task as it was seen: which one, and which of its times in a state.
+
+    What is done to many tasks takes time, and workers do not stop for it.  A task that has left the
+    state it was seen in, and perhaps come back, is another matter than the one that was looked at.
+    ``state_tag`` is different each time that the task enters a state: a digest of the state, its
+    own time, and when the task was created.  A heartbeat does not change it; a delivery, retry,
+    move or restart does.
+    """
+
+    id: str
+    state_tag: str
+
+    @classmethod
+    def of(cls, task: Task) -> Self:
+        """Return *task* as it is now."""
+        seen = f"{task.state} {task.scheduled_at.isoformat()} {task.created_at.isoformat()}"
+        return cls(task.id, blake2b(seen.encode(), digest_size=8).hexdigest())
+
+    def shows(self, task: Task) -> bool:
+        """Return whether *task* is still in the state of the snapshot."""
+        return TaskSnapshot.of(task) == self
+
+
+def came_after(task: Task, moment: datetime) -> bool:
+    """Return whether *task* is known to have come to its state after *moment*."""
+    known: tuple[datetime | None, ...]
+    if task.state in FINISHED:
+        known = (task.finished_at, task.scheduled_at)
+    elif task.state is State.INFLIGHT:
+        known = (task.started_at,)
+    else:
+        # One that was delivered since, and is back, is not the one that waited then.
+        known = (task.enqueued_at, task.returned_at, task.started_at)
+    return any(at is not None and at > moment for at in known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +289,7 @@ def kept(removal: Change, task: Task, undo: Undo | None) -> Change:
     put: dict[str, Any] = {
         "place": Place(task.queue, State.DELETED, task.place.shard),
         "scheduled_at": undo.at,
-        "retained_until": plan.whole_second(undo.until),
+        "retained_until": whole_second(undo.until),
         "deleted_by": undo.id,
         "deleted_from": task.state,
     }

@@ -1,9 +1,6 @@
-"""What happens to a task that no worker holds: pure functions from facts to a Change.
+"""Plans of changes of tasks that no worker holds: pure functions from facts to a Change.
 
-Rule of the file and of ``settle``: decide here, write elsewhere.  Nothing here reads a clock or
-draws a number.
-
-Long, because it has a function for each row of the table that is not a worker's.
+Rule of the file and of ``settle``: decide here, write elsewhere.  Clocks and chance are arguments.
 """
 
 from collections.abc import Mapping
@@ -31,7 +28,6 @@ from headrace.domain.lifecycle import Action, Actor, rule
 from headrace.domain.offload import Upload
 from headrace.domain.queue import Queue, place_in, waiting
 from headrace.domain.retry import RetryStrategy, Seconds
-from headrace.domain.slots import Reservation
 from headrace.domain.task import (
     DeadReason,
     DedupeUntil,
@@ -44,21 +40,19 @@ from headrace.domain.task import (
 )
 from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, cleared
 from headrace.domain.task_groups import Turn
-from headrace.domain.times import MICROSECOND
+from headrace.domain.times import whole_second
 
 LEASE: Final = cleared(ClearedBy.DELIVERY_END)
 _TOMBSTONE: Final = cleared(ClearedBy.TOMBSTONE)
 _FOR_EVENT: Final = frozenset(field.name for field in TASK_FIELDS if field.for_event)
-
 _KEYLESS: Final = Unset("dedupe_key")
-_SECOND: Final = timedelta(seconds=1)
 
 
 @quick
 class TaskSpec:
     """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in.
 
-    With an ``upload`` that is the payload, and ``id`` is the one that it is for.
+    An ``upload`` replaces it, and is for the task ``id``.
     """
 
     payload: str
@@ -156,10 +150,8 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
     """Plan a new task, together with the key lock of its dedupe key if it has one.
 
     *replaces* is an earlier holder of that key that has ended.  *parent* is the task whose
-    report makes this one.  *turn* is its group's, if it takes one.
-
-    *token* marks the write of a task whose id the client chose, so that a repeat of this very
-    write differs from a second enqueue; an id of our own making is enough.
+    report makes this one.  *turn* is its group's.  *token* recognises a repeat of this write, and
+    is needed only if the client chose the id.
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
     priority = queue.granted(new.priority)
@@ -275,43 +267,32 @@ def dequeue(
     )
 
 
-def counted(delivery: Change, slot: Reservation) -> Change:
-    """Complete a delivery in a queue that limits the tasks in flight: *slot* is what it counts by.
+def due_at_limit(delivery: Change, due_at: datetime, slot: str | None = None) -> Change:
+    """Complete a delivery in a queue with limits in flight: it is made at *due_at* only.
 
-    It is made only at the due time that the slot is for.
+    The task's slot of its queue, or of its group, is for that due time.
     """
-    return altered(
-        delivery,
-        when=(*delivery.when, Equals("due_at", slot.due_at)),
-        put={**delivery.put, "slot": slot.slot},
-    )
-
-
-def under_stay(delivery: Change, due_at: datetime) -> Change:
-    """Complete a delivery in a queue that limits the tasks in flight of a group.
-
-    It is made only at the due time *due_at*, for which the task has a slot of its group.
-    """
-    return altered(delivery, when=(*delivery.when, Equals("due_at", due_at)))
+    put = delivery.put if slot is None else {**delivery.put, "slot": slot}
+    return altered(delivery, when=(*delivery.when, Equals("due_at", due_at)), put=put)
 
 
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     """Plan the end of a task that waited past its ``expires_at``.
 
-    The task is removed if its schedule says so and it was never delivered.  An index
-    entry is assumed to have no such schedule, on condition of the write.
+    A task that was never delivered is removed if its schedule says so; an index entry is assumed
+    to have no such schedule, on condition of the write.
     """
     when: tuple[Condition, ...] = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
     task = of if isinstance(of, Task) else None
     if task is None:
-        when = (*when, Unset("on_expiry"))
+        when += (Unset("on_expiry"),)
     elif task.on_expiry is OnExpiry.DROP and task.started_at is None:
         row = rule(Action.DELETE, State.ENQUEUED, None, actor=Actor.SERVICE)
         return parted(Change(row, task.id, when=(*when, *unchanged(task)), gone=True), task)
     row = rule(Action.EXPIRE, State.ENQUEUED, State.DEAD)
     task_id = of.id if isinstance(of, Task) else of.task_id
     change = Change(row, task_id, when=when, put={"dead_reason": DeadReason.EXPIRED})
-    return end(change, queue, now=now, retention=dead_retention(queue), of=task)
+    return end(change, queue, now=now, retention=queue.dead_retention, of=task)
 
 
 def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = False) -> Change:
@@ -329,7 +310,7 @@ def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = Fa
         put={"dead_reason": DeadReason.CANCELLED},
         done_when=(Equals("created_at", task.created_at), Equals("finished_at", now)),
     )
-    return end(change, queue, now=now, retention=dead_retention(queue), of=task)
+    return end(change, queue, now=now, retention=queue.dead_retention, of=task)
 
 
 def delete(task: Task, *, unless_changed: bool = False) -> Change:
@@ -418,15 +399,3 @@ def end(
         put = {**change.put, "place": place, "scheduled_at": now, **finish}
         ended = altered(change, when=when, put=put, clear=LEASE)
     return parted(ended, of)
-
-
-def dead_retention(queue: Queue) -> Seconds:
-    """Return how long *queue* keeps its dead, in seconds; 0 when it keeps none."""
-    config = queue.settings.dead_letter_queue_config
-    return config.retention_period_in_seconds if config.enable else 0
-
-
-def whole_second(instant: datetime) -> datetime:
-    """Return *instant* rounded up: the table's broom counts whole seconds."""
-    past = instant.microsecond
-    return instant + (_SECOND - past * MICROSECOND) if past else instant

@@ -8,6 +8,7 @@ from typing import Any, Final
 from headrace.domain import limits
 from headrace.domain.ids import shard_of
 from headrace.domain.queue_settings import QueueSettings
+from headrace.domain.retry import Seconds
 from headrace.domain.task import (
     LANES,
     ORDINARY,
@@ -226,6 +227,12 @@ class Queue:
             self.settings, dequeuing_settings=replace(stored, dequeuing_paused=False)
         )
         return replace(self, settings=settings, resume_at=None, pause=None)
+
+    @property
+    def dead_retention(self) -> Seconds:
+        """How many seconds dead tasks are kept; 0 if they are not kept."""
+        config = self.settings.dead_letter_queue_config
+        return config.retention_period_in_seconds if config.enable else 0
 
     def expiry(self, due_at: datetime) -> datetime | None:
         """Return when a task due at *due_at* expires by this queue's settings, or None."""

@@ -28,7 +28,7 @@ from headrace.domain.change import (
 from headrace.domain.copies import altered, quick
 from headrace.domain.ids import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
-from headrace.domain.plan import LEASE, dead_retention, end, parted
+from headrace.domain.plan import LEASE, end, parted
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
@@ -349,4 +349,4 @@ def _bury(change: Change, held: Held, queue: Queue, reason: DeadReason, *, now: 
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
     put = {**change.put, "dead_reason": reason}
     change = _report(altered(change, rule=row, put=put), held)
-    return end(change, queue, now=now, retention=dead_retention(queue), of=held.task)
+    return end(change, queue, now=now, retention=queue.dead_retention, of=held.task)

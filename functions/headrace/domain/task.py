@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from hashlib import blake2b
 from operator import attrgetter
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from headrace.domain.copies import altered, quick
 from headrace.domain.retry import RetryStrategy, Seconds
@@ -396,44 +395,6 @@ def untold(task: Task, names: Iterable[str] = tuple(OFFLOADED)) -> Task:
     if all(getattr(task, name) is None for name in fields):
         return task
     return altered(task, **dict.fromkeys(fields))
-
-
-@dataclass(frozen=True, slots=True)
-class TaskSnapshot:
-    """One task as it was seen: which one, and which of its times in a state.
-
-    What is done to many tasks takes time, and workers do not stop for it.  A task that has left the
-    state it was seen in, and perhaps come back, is another matter than the one that was looked at.
-    ``state_tag`` is different each time that the task enters a state: a digest of the state, its
-    own time, and when the task was created.  A heartbeat does not change it; a delivery, retry,
-    move or restart does.
-    """
-
-    id: str
-    state_tag: str
-
-    @classmethod
-    def of(cls, task: Task) -> Self:
-        """Return *task* as it is now."""
-        seen = f"{task.state} {task.scheduled_at.isoformat()} {task.created_at.isoformat()}"
-        return cls(task.id, blake2b(seen.encode(), digest_size=8).hexdigest())
-
-    def shows(self, task: Task) -> bool:
-        """Return whether *task* is still in the state of the snapshot."""
-        return TaskSnapshot.of(task) == self
-
-
-def came_after(task: Task, moment: datetime) -> bool:
-    """Return whether *task* is known to have come to its state after *moment*."""
-    known: tuple[datetime | None, ...]
-    if task.state in FINISHED:
-        known = (task.finished_at, task.scheduled_at)
-    elif task.state is State.INFLIGHT:
-        known = (task.started_at,)
-    else:
-        # One that was delivered since, and is back, is not the one that waited then.
-        known = (task.enqueued_at, task.returned_at, task.started_at)
-    return any(at is not None and at > moment for at in known)
 
 
 LIVE: Final = frozenset({State.ENQUEUED, State.INFLIGHT})

@@ -109,3 +109,9 @@ def _whole(number: float) -> int | float:
     if not math.isfinite(number):
         raise ValueError("there is no end of it")
     return int(number) if number == int(number) else number
+
+
+def whole_second(instant: datetime) -> datetime:
+    """Return *instant* rounded up: DynamoDB's time to live has whole seconds."""
+    past = instant.microsecond
+    return instant + (timedelta(seconds=1) - past * MICROSECOND) if past else instant

@@ -395,8 +395,8 @@ class QueueLook:
             group=self.group,
         )
         if slot is not None:
-            return plan.counted(delivery, slot)
-        return plan.under_stay(delivery, entry.own_time) if self.queue.group_limit else delivery
+            return plan.due_at_limit(delivery, slot.due_at, slot.slot)
+        return plan.due_at_limit(delivery, entry.own_time) if self.queue.group_limit else delivery
 
     def _paused(self) -> bool:
         if (self.queue.settings.target is not None) != self.leasing.pushing:

@@ -15,6 +15,7 @@ from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import (
     STATES_BY_ACTION,
     BulkAction,
+    TaskSnapshot,
     Undo,
     Unfit,
     acted,
@@ -24,7 +25,7 @@ from headrace.domain.operate import (
 )
 from headrace.domain.queue import Queue, turn_kept
 from headrace.domain.retry import Seconds
-from headrace.domain.task import State, Task, TaskSnapshot
+from headrace.domain.task import State, Task
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import note_cancelled

@@ -18,8 +18,15 @@ from typing import Final, TypeAlias
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import new_lease_token
-from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Unfit, operate
-from headrace.domain.task import Task, TaskSnapshot, came_after
+from headrace.domain.operate import (
+    STATES_BY_ACTION,
+    BulkAction,
+    TaskSnapshot,
+    Unfit,
+    came_after,
+    operate,
+)
+from headrace.domain.task import Task
 from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record

@@ -6,7 +6,6 @@ What a key reads like and what is kept of it, see ``domain.access``.
 import hmac
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -98,8 +97,6 @@ class KeyOperations(ServicePart):
         self.admin_key: str | None = service.settings.admin_key
         self.cache_seconds: float = service.settings.settings_ttl_seconds
         self.admin: Principal = admin_named(service.settings.admin_name)
-        self.new_id: Callable[[datetime], str] = new_id
-        self.new_secret: Callable[[], str] = new_secret
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._unknown: OrderedDict[str, datetime] = OrderedDict()
         self._lock: threading.Lock = threading.Lock()
@@ -168,11 +165,11 @@ class KeyOperations(ServicePart):
         if fault:
             raise InvalidRequest.of("name", fault)
         now = self.now()
-        key = ShownKey(self.new_id(now), name, role, queues, now, expires_at=expires_at)
+        key = ShownKey(new_id(now), name, role, queues, now, expires_at=expires_at)
         if key.expired(now):
             raise InvalidRequest.of("expires_at", "must be in the future")
         by.require_expiry(expires_at)
-        secret = f"{key.prefix}_{self.new_secret()}"
+        secret = f"{key.prefix}_{new_secret()}"
         granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
         if expires_at is not None:
             granted["expires_at"] = expires_at.isoformat()
@@ -195,7 +192,7 @@ class KeyOperations(ServicePart):
         """
         stored = self._own(by, key_id)
         by.require_expiry(stored.key.expires_at)
-        secret = f"{stored.key.prefix}_{self.new_secret()}"
+        secret = f"{stored.key.prefix}_{new_secret()}"
         noted = {"name": stored.key.name, "overlap_seconds": overlap.total_seconds()}
         with self.service.audit.action("rotate_key", where=noted, ids=[key_id]):
             for _ in range(_TRIES):

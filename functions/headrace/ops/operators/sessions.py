@@ -11,11 +11,10 @@ checked, and uncounted if the key was right, so parallel requests gain nothing.
 
 import ipaddress
 import secrets
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain.access import NOBODY, Principal, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated, Unavailable
@@ -30,10 +29,6 @@ from headrace.store.records.keys import (
     session_of,
     session_record,
 )
-
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
 
 _ATTEMPTS: Final = "attempts"
 _FORMS: Final = "form"  # the forms that were sent, of the kind that may be sent once
@@ -117,10 +112,6 @@ def new_nonce() -> str:
 class Sessions(ServicePart):
     """Begins, resumes and ends sessions."""
 
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_nonce: Callable[[], str] = new_nonce
-
     def sign_in(self, presented: str, *, source: str, request_id: str | None = None) -> Session:
         """Begin a session with the key *presented* from the address *source*.
 
@@ -138,7 +129,7 @@ class Sessions(ServicePart):
                 self.service.audit.note("refuse_sign_in", where=where, ids=ids, changed=0)
             raise
         now = self.now()
-        session = Session(principal.key_id, self.new_nonce(), now + LASTS, now, principal.digest)
+        session = Session(principal.key_id, new_nonce(), now + LASTS, now, principal.digest)
         self.store.put_record(session_record(session), replaces=None)
         with acting(principal, request_id=request_id):
             self.service.audit.note("sign_in", where=where)

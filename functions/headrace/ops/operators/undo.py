@@ -6,7 +6,7 @@ deleted a moment ago; another call finds it, and restores nothing twice.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.change import KeyLock
@@ -174,10 +174,6 @@ class Undoing(ServicePart):
 class Undos(ServicePart):
     """Begins undos and finds them again."""
 
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_id: Callable[[datetime], str] = draw_undo_id
-
     def begin(
         self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None
     ) -> Undo | None:
@@ -188,13 +184,13 @@ class Undos(ServicePart):
         if not seconds:
             return None
         now = self.now()
-        undo = Undo(self.new_id(now), queue, now, now + timedelta(seconds=seconds))
+        undo = Undo(draw_undo_id(now), queue, now, now + timedelta(seconds=seconds))
         named = None if ids is None else tuple(dict.fromkeys(ids))
         while not self.store.put_record(undo_records.to_record(undo, named), replaces=None):
             found = self.find(undo.id)
             if found is not None and found[0].queue == queue:
                 return found[0]  # begun by this very request, whose process died: it goes on
-            undo = replace(undo, id=self.new_id(now))
+            undo = replace(undo, id=draw_undo_id(now))
         return undo
 
     def join(self, queue: str, undo_id: str) -> Undo:

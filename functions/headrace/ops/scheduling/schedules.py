@@ -1,11 +1,10 @@
 """What people do with schedules: make, change, look, delete, run now."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import InvalidRequest, NotFound
@@ -24,9 +23,6 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Record
 from headrace.store.call_scope import caller
 from headrace.store.records import schedules as schedule_records
-
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +48,6 @@ class LastRun:
 
 class Schedules(ServicePart):
     """Puts, shows, runs, pauses and deletes schedules."""
-
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_edition: Callable[[], str] = new_request_token
 
     def put(self, queue: str, name: str, settings: ScheduleSettings) -> Seen:
         """Make or replace a schedule, and enqueue its next ticks.
@@ -265,7 +257,7 @@ class Schedules(ServicePart):
         self, old: Schedule | None, owner: Queue, name: str, settings: ScheduleSettings
     ) -> Schedule:
         """Return the schedule that replaces *old*; one of another queue does not count."""
-        now, edition, by = self.now(), self.new_edition(), caller().actor_id
+        now, edition, by = self.now(), new_request_token(), caller().actor_id
         if old is not None and old.queue_created_at == owner.created_at:
             if settings == old.settings:
                 same = old.put_by == by

@@ -7,7 +7,7 @@ has the key lock that was read as a condition, so only one of several parallel r
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, KeyLock
@@ -32,10 +32,6 @@ from headrace.safe_logging import safe_logger
 from headrace.store.base import Done, Refused, Store
 from headrace.store.call_scope import draw_task_id
 from headrace.store.records import schedules as schedule_records
-
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 _TOGETHER: Final = 24  # tasks of one transaction
@@ -78,10 +74,6 @@ class At:
 
 class TickTasks(ServicePart):
     """Enqueues and removes the tasks of ticks."""
-
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_token: Callable[[], str] = new_request_token
 
     def task_id(self, queue: str, name: str, tick: datetime, progress: Progress) -> str:
         """Return the id of the task that a tick made, or would make."""
@@ -249,7 +241,7 @@ class TickTasks(ServicePart):
             task_id=new.id or draw_task_id(now),
             due_at=due_at,
             now=now,
-            token=self.new_token(),
+            token=new_request_token(),
             replaces=replaces,
         )
 

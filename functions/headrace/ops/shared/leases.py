@@ -48,7 +48,6 @@ class Leases(ServicePart):
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
         self.patience: float = 15.0
-        self.new_id: Callable[[str | None, datetime], str] = new_group_id
         self.watch = LeaseWatch()
 
     def open(
@@ -63,7 +62,7 @@ class Leases(ServicePart):
         now = self.now()
         own_name = json.dumps([name, *sorted(patterns)]) if name and patterns else name
         group = LeaseGroup.opened(
-            name, keepalive=keepalive, now=now, group_id=self.new_id(own_name, now)
+            name, keepalive=keepalive, now=now, group_id=new_group_id(own_name, now)
         )
         if not self.store.patch(groups.opening(group, now=now)).made:
             message = f"name: a lease named {name} is open, or has ended within the last day"

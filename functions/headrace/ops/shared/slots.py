@@ -12,7 +12,7 @@ can only shrink, so the rest of the limit is safe to use, however old the count 
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -111,7 +111,6 @@ class Slots(ServicePart):
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
-        self.new_token: Callable[[], str] = new_request_token
         self._here: dict[str, _Here] = {}
         self._uncounted: dict[str, tuple[int, datetime, int]] = {}
         self._in_use: OrderedDict[str, datetime] = OrderedDict()
@@ -263,7 +262,7 @@ class Slots(ServicePart):
                     entry.own_time,
                     pool,
                     now=now,
-                    token=self.new_token()[-_TOKEN:],
+                    token=new_request_token()[-_TOKEN:],
                 )
                 for entry in wanted[:count]
             }

@@ -1,10 +1,10 @@
 """Batches: create, close, show and delete them, and admit members.  See ``domain.batch``."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.batch import (
@@ -33,10 +33,6 @@ from headrace.store.base import Record
 from headrace.store.call_scope import draw_batch_id, visible
 from headrace.store.records import batches as batch_records
 
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
-
 _RESULT_BYTES: Final = 512  # of what else an answer says of one
 
 
@@ -50,10 +46,6 @@ class CreatedBatch:
 
 class BatchOperations(ServicePart):
     """Creates, closes, shows and deletes batches, and admits members."""
-
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_id: Callable[[datetime], str] = draw_batch_id
 
     # -- create and show ---------------------------------------------------------------
 
@@ -88,7 +80,7 @@ class BatchOperations(ServicePart):
                 uncounted = () if found.finished_at else self.service.counters.uncounted()
                 return CreatedBatch(self._shown(found, uncounted), new=False)
             length = expires_in_seconds or limits.BATCH_EXPIRES_DEFAULT
-            new_id = batch_id or self.new_id(now)
+            new_id = batch_id or draw_batch_id(now)
             batch = TaskBatch(
                 new_id,
                 total,

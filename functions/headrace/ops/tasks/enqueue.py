@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.access import Principal
@@ -27,10 +27,6 @@ from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_left, note_unused
 from headrace.store.base import Done, Outcome, Refused, Store
 from headrace.store.call_scope import draw_task_id
-
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
@@ -106,11 +102,6 @@ def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
 
 class TaskOperations(ServicePart):
     """Enqueues, shows, edits and deletes tasks."""
-
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_id: Callable[[datetime], str] = draw_task_id
-        self.new_token: Callable[[], str] = new_request_token
 
     def enqueue(self, queue: str, new: Sequence[TaskSpec]) -> list[EnqueueResult]:
         """Put tasks into *queue*, each on its own; results in the order given.
@@ -211,8 +202,8 @@ class TaskOperations(ServicePart):
         while due_at in taken:
             due_at = taken[due_at]
         taken[wanted] = taken[due_at] = due_at + MICROSECOND  # all from the one to the other
-        token = self.new_token() if given.id else None
-        return _Entry(given, given.id or self.new_id(now), due_at, token)
+        token = new_request_token() if given.id else None
+        return _Entry(given, given.id or draw_task_id(now), due_at, token)
 
     def _in_line(
         self, entries: list[_Entry], faults: Sequence[str | None], queue: Queue, now: datetime

@@ -4,9 +4,8 @@ Where objects are in S3, producers upload to S3.  Otherwise the service accepts 
 downloads itself, by URLs that it signs; see ``local.payloads``.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
@@ -49,8 +48,6 @@ class Uploads(ServicePart):
         super().__init__(service)
         self.on: bool = service.settings.payload_offload_bytes > 0
         self.key: bytes = sha256(f"payloads {service.settings.admin_key}".encode()).digest()
-        self.new_id: Callable[[datetime], str] = new_task_id
-        self.new_token: Callable[[], str] = new_request_token
 
     def grant(
         self, queue: str, *, size: int, digest: str, task_id: str | None, origin: Origin
@@ -71,10 +68,10 @@ class Uploads(ServicePart):
             message = f"queue {queue} pushes payloads to a target, and those are not uploaded"
             raise InvalidRequest(message)
         now = self.now()
-        token = self.new_token() + self.new_token()
+        token = new_request_token() + new_request_token()
         made = offload.granted(
             target.name,
-            task_id=task_id or self.new_id(now),
+            task_id=task_id or new_task_id(now),
             token=token,
             size=size,
             digest=digest,

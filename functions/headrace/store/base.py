@@ -32,9 +32,9 @@ _LAST_CHARACTER: Final = "\U0010ffff"
 
 @quick
 class Done:
-    """The change took effect, now or by an earlier try whose answer was lost.
+    """The change took effect, now or in an earlier try whose answer was lost.
 
-    ``task`` is the task as it then was; of a task that is gone, as it last was.
+    ``task`` is the task after the change, or the last state of a task that the change removed.
     """
 
     task: Task
@@ -42,12 +42,10 @@ class Done:
 
 @quick
 class Refused:
-    """A condition did not hold; ``task`` is what the store holds instead (None: nothing).
+    """A condition did not hold; ``task`` is the stored task (None: there is none).
 
-    A new task may meet what is left of one that is gone (``Task.remains``); no other change does.
-
-    ``blocked`` are the places in ``Change.also`` whose own condition did not hold.
-    Losing a race is a normal answer, not an error.
+    Only a new task can be refused by a tombstone (``Task.remains``).  ``blocked`` are the places in
+    ``Change.also`` whose own condition did not hold.  A lost race is a normal answer, not an error.
     """
 
     task: Task | None
@@ -58,12 +56,12 @@ Outcome = Done | Refused
 
 
 def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
-    """Return the outcome of *change*, refused because the store holds the task that was *found*."""
+    """Return the outcome of *change*, which the stored task *found* refused."""
     if found is not None and found.remains and change.insert is None:
         if change.rule.target is State.DELETED and change.already_done(found):
-            return Done(found)  # this very change has hidden it
+            return Done(found)  # an earlier try of this change has hidden it
         returns = change.rule.source is State.DELETED
-        # Else what is left is only for whoever enqueues its id.
+        # Otherwise only an enqueue of its id may see the tombstone.
         return Refused(found if returns else None, blocked)
     if found is not None and change.already_done(found):
         return Done(change.insert if change.insert and found.remains else found)
@@ -72,7 +70,7 @@ def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """A place in one partition of the index: what was read last."""
+    """The last entry that was read in one partition of the index."""
 
     scheduled_at: datetime
     task_id: str
@@ -90,7 +88,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class EntryPage:
-    """Entries of one partition in order; ``last`` is where to go on, None at the end."""
+    """Entries of one partition in order; the next page begins after ``last``, None at the end."""
 
     entries: tuple[Entry, ...]
     last: Position | None
@@ -98,7 +96,7 @@ class EntryPage:
 
 @dataclass(frozen=True, slots=True)
 class CountPage:
-    """How many entries a request has counted; ``last`` is where to go on, None at the end."""
+    """The entries that one request has counted; the next begins after ``last``, None at the end."""
 
     number: int
     last: Position | None
@@ -108,8 +106,8 @@ class CountPage:
 class Record:
     """A record of the control table: JSON-like ``body`` under (``kind``, ``name``).
 
-    Some time after ``expires_at`` the table forgets it.  ``note`` is what somebody else has left
-    on it, apart from the body.
+    The store removes it some time after ``expires_at``.  ``note`` is a text that is written apart
+    from the body.
     """
 
     kind: str
@@ -155,17 +153,14 @@ def lock_patch(lock: KeyLock) -> Patch:
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """A record that must stand before changes are made, and the version that it replaces.
-
-    ``replaces`` None: there is none yet.
-    """
+    """A record that is written before changes, and the version that it replaces (None: none)."""
 
     record: Record
     replaces: int | None
 
 
 class NotingRefused(Exception):
-    """Another version of a record stands than the noting of changes replaces: none is made."""
+    """The stored version of a record differs from the expected one, so no change was made."""
 
 
 class EarlyLook(Protocol):
@@ -218,7 +213,7 @@ class Store(Protocol):
     """Tasks, their index, and control records.
 
     Every method may raise Unavailable when the table is throttled or away.  ``arrivals`` and
-    ``ends`` are None where one has to ask again and again.
+    ``ends`` are None where a caller has to poll.
     """
 
     @property
@@ -234,15 +229,14 @@ class Store(Protocol):
         partly: bool = False,
         noting: Noting | None = None,
     ) -> list[Outcome]:
-        """Make each change on its own, if its conditions hold; outcomes in the order given.
+        """Make each change for itself, if its conditions hold; return outcomes in the same order.
 
-        Changes of one task take effect one after the other.  Should the table stop answering
-        when some are made already, that is Unavailable; *partly* answers with those instead, and
-        with Refused for the rest.
+        Changes of one task take effect one after the other.  If the table stops answering after
+        some changes, that is Unavailable; with *partly* the outcomes of the rest are Refused.
 
-        What is *noting* is written as put_record() does: before the changes, or with them in one
-        transaction, so whoever sees one of them finds the record.  Raises NotingRefused where it
-        cannot be written, and no change is made then.
+        The record of *noting* is written before the changes, or with them in one transaction, so
+        that every reader of a change finds the record.  If that is refused, this raises
+        NotingRefused and makes no change.
         """
 
     def read(
@@ -250,20 +244,20 @@ class Store(Protocol):
     ) -> dict[str, Task]:
         """Return the tasks that exist, as last written.
 
-        Not *consistent*, it costs half, and what was written a moment ago may be missing: for
-        those who change a task only if it is as they read it.
+        Without *consistent* it costs half, and the last writes may be missing: for callers that
+        change a task only if it still is as they read it.
         """
 
     def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        """Return the remains of tasks that are gone, and of which somebody may repeat something.
+        """Return the tombstones of tasks: by them a repeated call about a removed task is known.
 
-        Of one that was deleted or purged there is nothing, unless an undo keeps all of it.
+        A deleted or purged task has no tombstone, unless an undo keeps the whole task.
         """
 
     def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
         """Return up to *limit* ids that begin with *prefix*, in order, and whether there are more.
 
-        What is left of tasks that are gone may be among them.  None where ids have no order.
+        Ids of tombstones may be among them.  None where ids have no order.
         """
 
     def entries(
@@ -290,16 +284,16 @@ class Store(Protocol):
         after: Position | None = None,
         now: datetime | None,
     ) -> CountPage:
-        """Return how many entries of one partition there are, as far as one request reads.
+        """Count the entries of one partition, as far as one request reads.
 
-        Bounds as for ``entries``.  Those past retention at *now* are left out; with None they are
-        counted too.
+        Bounds are as for ``entries``.  Entries past retention at *now* are not counted; with None
+        they are.
         """
 
     def item(self, kind: str, name: str, *, consistent: bool = True) -> Fields | None:
         """Return the fields of a control item, or None if there is none.
 
-        Not *consistent*, it costs half, and what was written a moment ago may be missing.
+        Without *consistent* it costs half, and the last writes may be missing.
         """
 
     def items_by_key(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Fields]:
@@ -407,10 +401,10 @@ class Store(Protocol):
     # -- the index of values -----------------------------------------------------------------------
 
     def note_matches(self, there: Collection[Match], gone: Collection[Match]) -> None:
-        """Put *there* into the index of values, and take *gone* out; no task is in both.
+        """Add *there* to the index of values, and remove *gone* from it; no task is in both.
 
-        It may be repeated.  What is gone may be named by its task alone, with an empty term: it
-        goes where the store can tell which entries those are.
+        It may be repeated.  A match in *gone* with an empty term stands for all entries of its
+        task; a store that cannot find these ignores it.
         """
 
     def matches(
@@ -418,11 +412,11 @@ class Store(Protocol):
     ) -> tuple[Sequence[str], bool]:
         """Return up to *limit* ids that the index of values has for *term*, and whether more.
 
-        In order, or against it, and behind *after*.  Tasks may be gone, or others by now.
+        In ascending or *descending* order, and behind *after*.  The tasks may have changed since.
         """
 
     def drop_matches(self, queue: str, field: str, *, limit: int) -> bool:
-        """Take up to *limit* entries out whose terms begin with *field*; tell whether more are."""
+        """Remove up to *limit* entries with terms that begin with *field*; return if more exist."""
 
 
 def every_record(store: Store, kind: str, *, prefix: str = "", page: int) -> Iterator[Record]:

@@ -84,29 +84,29 @@ _SEES: Final[ContextVar[Callable[[str], bool] | None]] = ContextVar("headrace_se
 def restricted_to(
     covers: Callable[[str], bool] | None,
 ) -> during[Callable[[str], bool] | None]:
-    """Do a block for somebody who may know only of the queues that *covers* holds for.
+    """Restrict a block to a caller that may know only the queues for which *covers* is true.
 
-    What they are shown of its cost then hangs on those queues alone; None is all queues.
+    The cost that is shown to the caller then depends on those queues only; None is all queues.
     """
     return during(_SEES, covers)
 
 
 def restricted() -> bool:
-    """Tell whether the block at hand is for somebody who may not know of all queues."""
+    """Return whether the caller of this block may not know all queues."""
     return _SEES.get() is not None
 
 
 def visible(queue: str) -> bool:
-    """Tell whether whoever the block at hand is for may know of *queue*."""
+    """Return whether the caller of this block may know *queue*."""
     covers = _SEES.get()
     return covers is None or covers(queue)
 
 
 @contextmanager
 def flat_rate(*, write: float = 0.0, read: float = 1.0) -> Iterator[Meter]:
-    """Do a block whose cost hangs on queues of others too.
+    """Run a block whose cost depends on queues that the caller may not know.
 
-    Whoever may not know of them is charged what the meter says in the end, whatever it cost.
+    A restricted caller is charged the final value of the meter, and not the measured cost.
     """
     rate = Meter(write, read)
     if _SEES.get() is None:
@@ -210,13 +210,13 @@ def draw_task_id(now: datetime) -> str:
 
 
 def draw_undo_id(now: datetime) -> str:
-    """Return the id of a new undo, likewise."""
+    """Return the id of a new undo, as ``draw_task_id`` does."""
     draws = _DRAWS.get()
     return new_undo_id(now) if draws is None else "und_" + draws.next().removeprefix("tsk_")
 
 
 def draw_batch_id(now: datetime) -> str:
-    """Return the id of a new batch, likewise."""
+    """Return the id of a new batch, as ``draw_task_id`` does."""
     draws = _DRAWS.get()
     return new_batch_id(now) if draws is None else "bat_" + draws.next().removeprefix("tsk_")
 

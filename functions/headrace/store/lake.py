@@ -35,7 +35,7 @@ class FolderLake:
             new.replace(path)
 
     def get(self, name: str, within: range | None = None) -> bytes | None:
-        """Return the content of a file, or its bytes *within* a range; None if there is no file."""
+        """Return the content of a file, or its bytes *within* a range; None if it is missing."""
         with _lake_errors("read"):
             try:
                 with (self.folder / name).open("rb") as file:
@@ -48,7 +48,7 @@ class FolderLake:
 
     @contextmanager
     def pieces(self, name: str) -> Iterator[Iterator[bytes] | None]:
-        """Yield the content of a file in pieces, or None if there is no file."""
+        """Yield the content of a file in pieces, or None if it is missing."""
         with _lake_errors("read"):
             try:
                 file = (self.folder / name).open("rb")

@@ -39,7 +39,7 @@ class FolderObjects:
     folder: Path
 
     def unused(self) -> bool:
-        """Tell whether the folder was never written to."""
+        """Return whether the folder does not exist yet."""
         return not self.folder.exists()
 
     def put(self, contents: Mapping[str, bytes]) -> None:
@@ -106,7 +106,7 @@ class FolderObjects:
                 return None
 
     def list(self, after: str, limit: int) -> Sequence[StoredObject]:
-        """Return files by sub-folder and name, with those that a crash left half written."""
+        """Return files by sub-folder and name, with incomplete files that a crash has left."""
         first = int(_part_of(after), 16) if after else 0
         with _folder_errors("read"):
             of_each = (self._list(f"{part:02x}", after) for part in range(first, _PARTS))
@@ -217,7 +217,7 @@ class MemoryObjects:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def unused(self) -> bool:
-        """Tell whether nothing is kept."""
+        """Return whether there are no objects."""
         return not self._kept
 
     def put(self, contents: Mapping[str, bytes]) -> None:

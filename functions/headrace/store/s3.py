@@ -68,7 +68,7 @@ class S3Lake:
             self._client.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=content)
 
     def get(self, name: str, within: range | None = None) -> bytes | None:
-        """Return the content of an object, or what is *within* a range; None if there is none."""
+        """Return the content of an object, or its bytes *within* a range; None if it is missing."""
         part = {} if within is None else {"Range": f"bytes={within.start}-{within.stop - 1}"}
         with _lake_errors():
             try:
@@ -85,7 +85,7 @@ class S3Lake:
 
     @contextmanager
     def pieces(self, name: str) -> Iterator[Iterator[bytes] | None]:
-        """Give the content of an object piece by piece; None if there is none."""
+        """Yield the content of an object in pieces, or None if it is missing."""
         with _lake_errors():
             try:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name)

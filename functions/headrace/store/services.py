@@ -33,8 +33,8 @@ _WRONG = frozenset({"AccessDeniedException", "ResourceNotFoundException", "Valid
 def secret(arn: str) -> str:
     """Return the text of the secret at *arn*.
 
-    Raises Unavailable while Secrets Manager does not answer; what only a wrong deployment can cause
-    passes through.
+    Raises Unavailable while Secrets Manager does not answer; an error that only a wrong deployment
+    can cause passes through.
     """
     with vendor_errors("a secret cannot be read", broken=_WRONG):
         text: str = client_of("secretsmanager").get_secret_value(SecretId=arn)["SecretString"]
@@ -42,9 +42,9 @@ def secret(arn: str) -> str:
 
 
 def invoke(function: str, event: Mapping[str, Any]) -> None:
-    """Have Lambda run *function* with *event*, soon; nobody waits for its answer.
+    """Invoke the Lambda function *function* with *event*, without waiting for its answer.
 
-    Raises Unavailable when Lambda does not take it, for whatever reason.
+    Raises Unavailable if Lambda does not accept the event, for any reason.
     """
     retries = {"mode": "standard", "total_max_attempts": 2}
     config = Config(connect_timeout=1, read_timeout=4, retries=retries)
@@ -56,7 +56,7 @@ def invoke(function: str, event: Mapping[str, Any]) -> None:
 
 
 def call_function(arn: str, event: bytes, seconds: float) -> TargetAnswer:
-    """Call the Lambda function *arn* with *event* and wait for its answer, so long at most."""
+    """Call the Lambda function *arn* with *event*, and wait up to *seconds* for its answer."""
     retries = {"mode": "standard", "total_max_attempts": 1}
     config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=seconds, retries=retries)
     try:
@@ -83,25 +83,25 @@ CONNECT_SECONDS: Final = 1.0
 READ_SECONDS: Final = CALL_SECONDS - CONNECT_SECONDS
 ATTEMPTS: Final = 3  # of botocore's clients
 
-# Between botocore's attempts: two seconds of its own, five more if AWS says so.
+# Between the attempts of botocore: up to two seconds, and five more if AWS asks for that.
 _LONGEST_PAUSE: Final = 7.0
 
 
 def check_time(**_: object) -> None:
-    """Raise Unavailable where there is no time left for a request."""
+    """Raise Unavailable if there is no time left for a request."""
     if seconds_left() < CALL_SECONDS:
         message = "the table, or the lake, is slow: there is no time left to ask it again"
         raise Unavailable(message)
 
 
-def mind_time(client: AwsClient) -> None:
-    """Let botocore's *client* begin no attempt, nor pause for one, that would come too late."""
-    service = client.meta.service_model.service_id.hyphenize()  # as precise as its own handlers
+def limit_time(client: AwsClient) -> None:
+    """Stop *client* from attempts, and from pauses before attempts, that would be too late."""
+    service = client.meta.service_model.service_id.hyphenize()
     client.meta.events.register_first(f"before-send.{service}", check_time)
-    client.meta.events.register_first(f"needs-retry.{service}", _no_pause_in_vain)
+    client.meta.events.register_first(f"needs-retry.{service}", _skip_useless_pause)
 
 
-def _no_pause_in_vain(**_: object) -> bool | None:
+def _skip_useless_pause(**_: object) -> bool | None:
     return False if seconds_left() < CALL_SECONDS + _LONGEST_PAUSE else None
 
 
@@ -111,7 +111,7 @@ def client_of(
     url: str | None = None,
     **more: Any,  # noqa: ANN401  botocore's settings
 ) -> AwsClient:
-    """Return botocore's client of *service*, at *url* or where AWS has it, which minds the time."""
+    """Return a client of *service* with time limits, at *url* or at the address of AWS."""
     config = Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
@@ -119,7 +119,7 @@ def client_of(
         **more,
     )
     client = (session or Session()).create_client(service, endpoint_url=url, config=config)
-    mind_time(client)
+    limit_time(client)
     return client
 
 
@@ -127,10 +127,10 @@ def client_of(
 def vendor_errors(
     refused: str, unreachable: str = "", *, broken: frozenset[str] = frozenset()
 ) -> Iterator[None]:
-    """Turn what botocore raises when a service is slow or away into Unavailable.
+    """Turn errors of botocore for a slow or unreachable service into Unavailable.
 
-    The message begins *refused*, or *unreachable* where no answer came and that is another one.
-    The codes *broken*, which only a wrong deployment can cause, pass through.
+    The message begins with *refused*, or with *unreachable* if no answer came.  The codes *broken*,
+    which only a wrong deployment can cause, pass through.
     """
     try:
         yield
@@ -146,7 +146,7 @@ def vendor_errors(
 
 
 def no_answer(error: BotoCoreError) -> str:
-    """Say what came in place of an answer; where nothing listens, also what to check."""
+    """Describe an error without an answer; if nothing listens, with a hint what to check."""
     kind = type(error).__name__
     url = error.kwargs.get("endpoint_url")
     if not url or not isinstance(error, EndpointConnectionError | ConnectTimeoutError):

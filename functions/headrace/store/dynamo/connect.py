@@ -57,15 +57,15 @@ _NEVER_ARRIVED: Final = (ConnectTimeoutError, EndpointConnectionError)
 
 
 class AnswerLost(Unavailable):
-    """The table did not answer a request, which may have been done all the same."""
+    """The table did not answer a request, but it may have carried out the request."""
 
 
 @contextmanager
 def aws_errors() -> Iterator[None]:
-    """Turn what boto3 raises when the table is throttled or away into Unavailable.
+    """Turn errors of boto3 for a throttled or unreachable table into Unavailable.
 
-    AnswerLost where it may have done what it was asked.  What only a wrong deployment or a defect
-    of ours can cause passes through and is a 500.
+    AnswerLost if the table may have carried out the request.  An error that only a wrong deployment
+    or a defect can cause passes through and is a 500.
     """
     try:
         yield
@@ -84,14 +84,14 @@ def aws_errors() -> Iterator[None]:
 
 
 def consumed(answer: dict[str, Any]) -> float:
-    """Return the units that an answer says it cost."""
+    """Return the consumed units in an answer."""
     capacity = answer.get("ConsumedCapacity") or []
     parts: list[dict[str, float]] = capacity if isinstance(capacity, list) else [capacity]
     return sum(part.get("CapacityUnits", 0.0) for part in parts)
 
 
 def charge_all(answer: dict[str, Any], *, write: bool) -> None:
-    """Put what an answer says it cost on the meter."""
+    """Add the consumed units in an answer to the meter."""
     units = consumed(answer)
     if write:
         charge(write=units)
@@ -99,12 +99,12 @@ def charge_all(answer: dict[str, Any], *, write: bool) -> None:
         charge(read=units)
 
 
-# Where DynamoDB is at an address that follows from the region's name.
+# Regions where the address of DynamoDB follows from the name of the region.
 _PLAIN_REGION: Final = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]")
 
 
 class _WhenAsked:
-    """botocore's client, made when it is first used; where it is, is known before."""
+    """A client of botocore that is made when it is first used; its address is known before."""
 
     def __init__(self, make: partial[Any], url: str, region: str) -> None:
         self._make = make
@@ -114,7 +114,7 @@ class _WhenAsked:
     def _client(self) -> AwsClient:
         return self._make()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  likewise
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  any member of the client
         return getattr(self._client, name)
 
 
@@ -125,11 +125,11 @@ def connected(
     region: str | None = None,
     unchecked: bool = False,
 ) -> RawClient:
-    """Return a client of the DynamoDB at *url*, or of Amazon's where it is None.
+    """Return a client of the DynamoDB at *url*, or of AWS if it is None.
 
-    Region and credentials are those of *session*, else of the environment, as every AWS SDK finds
-    them; *region* goes before.  An engine that asks for credentials and believes any is
-    *unchecked*: where the environment has none it gets some, and nobody else in this process does.
+    Region and credentials are those of *session*, or of the environment; *region* overrides them.
+    An *unchecked* engine accepts any credentials: without credentials in the environment this
+    client alone uses made-up ones.
     """
     session = session or Session()
     if region:
@@ -142,7 +142,7 @@ def connected(
 
 
 def late_client(session: Session, url: str | None) -> AwsClient:
-    """Return botocore's client, not yet made where its address is known without it."""
+    """Return a client of botocore, which is made late if its address is known without it."""
     # Requests are built in one place, and tested there.
     more = {"max_pool_connections": CONNECTIONS, "parameter_validation": False}
     make = partial(client_of, "dynamodb", session, url, **more)
@@ -152,7 +152,7 @@ def late_client(session: Session, url: str | None) -> AwsClient:
 
 
 def _address(session: Session, region: str | None) -> str | None:
-    """Return Amazon's address in *region*; None where only botocore can tell."""
+    """Return the address of DynamoDB in *region*; None if only botocore knows it."""
     configured = (
         any(name.startswith("AWS_ENDPOINT_URL") for name in os.environ)
         or {"endpoint_url", "services"} & session.get_scoped_config().keys()
@@ -194,13 +194,13 @@ _NONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CallersRights:
-    """A way to AWS by the rights of whoever runs this program; *of* names the stack."""
+    """The rights of the user of this program on AWS; *of* names the stack."""
 
     of: str
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn what only they can mend into Unauthenticated, Forbidden or InvalidRequest."""
+        """Turn errors that the user must fix into Unauthenticated, Forbidden, InvalidRequest."""
         try:
             yield
         except ClientError as error:
@@ -213,11 +213,11 @@ class CallersRights:
             raise Unauthenticated(message) from error
 
     def over(self, used: _T) -> _T:
-        """Return *used*, a client or a lake, with the errors of all that it does turned so."""
+        """Return *used*, a client or a lake, whose methods raise translated errors."""
         return cast("_T", _Translated(self, used))
 
     def look_at(self, answer: object) -> None:
-        """Raise the error of the first statement of a batch that they may not make."""
+        """Raise the error of the first statement of a batch that the user has no right to."""
         for response in answer.get("Responses", ()) if isinstance(answer, dict) else ():
             failed = response.get("Error") if isinstance(response, dict) else None
             found = failed and self._error(failed, "BatchExecuteStatement")
@@ -225,7 +225,7 @@ class CallersRights:
                 raise found
 
     def _error(self, failed: dict[str, str], operation: str) -> HeadraceError | None:
-        code, reason = failed.get("Code", ""), failed.get("Message") or "it does not say why"
+        code, reason = failed.get("Code", ""), failed.get("Message") or "no reason given"
         if code in _DENIED:
             return Forbidden(f"IAM refuses {operation} on {self.of}: {reason}")
         if code in _UNKNOWN:
@@ -239,12 +239,12 @@ class _Translated:
     def __init__(self, rights: CallersRights, used: object) -> None:
         self._rights, self._used = rights, used
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever it has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  any member
         found = getattr(self._used, name)
         if not callable(found):
             return found
         translated = self._wrapped(found)
-        setattr(self, name, translated)  # from now on looked up without coming this way
+        setattr(self, name, translated)  # later lookups find it without this method
         return translated
 
     def _wrapped(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -271,21 +271,21 @@ class StackFacts:
 
 
 class Deployment:
-    """The stack *stack* in *region*; credentials as every AWS SDK finds them.
+    """The stack *stack* in *region*, with credentials as every AWS SDK finds them.
 
-    What AWS refuses, now or later, is Unauthenticated, Forbidden or InvalidRequest.
+    A refusal by AWS, now or later, is Unauthenticated, Forbidden or InvalidRequest.
     """
 
     def __init__(self, region: str, stack: str) -> None:
         self._stack = stack
         self._rights = CallersRights(f"the stack {stack} in {region}")
-        self._session = Session()  # one for all: a profile may have to be asked about
+        self._session = Session()  # one for all clients: a profile may prompt the user
         self._session.set_config_variable("region", region)
 
     def facts(self) -> StackFacts:
-        """Return the description of the stack: one call of CloudFormation.
+        """Return the description of the stack, from one call of CloudFormation.
 
-        Raises InvalidRequest where there is no such stack, or where it is none of Headrace's, and
+        Raises InvalidRequest if the stack does not exist or is not a stack of Headrace, and
         Unavailable while CloudFormation does not answer.
         """
         try:
@@ -312,12 +312,12 @@ class Deployment:
         return facts
 
     def client(self, url: str | None) -> AwsClient:
-        """Return a client of its DynamoDB, or of the one at *url*."""
+        """Return a client of its DynamoDB, or of the DynamoDB at *url*."""
         with self._rights.translated():
             return self._rights.over(connected(url, self._session))
 
     def objects(self, address: str) -> ObjectStore:
-        """Return the large texts of its tasks, which are kept at *address*."""
+        """Return the large texts of its tasks at *address*."""
         return self._rights.over(objects_at(address, self._session))
 
     def lake(self, address: str) -> Lake:

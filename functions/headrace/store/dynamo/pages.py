@@ -1,6 +1,6 @@
-"""The tasks table read in bulk: whole pages of DynamoDB's own JSON, for who reads them quickly.
+"""The tasks table read in bulk: whole pages of DynamoDB's own JSON.
 
-Nothing here is decoded, so that a reader of millions of tasks may do it a page at a time.
+Nothing here is decoded, so that a reader of millions of tasks can decode a page at a time.
 """
 
 import json
@@ -18,7 +18,7 @@ from headrace.store.dynamo.raw_client import RawClient
 from headrace.store.items import EVER, Between, Item, partition
 
 _NOT_FORGOTTEN: Final = "attribute_not_exists(#ttl) OR #ttl > :now"
-# Else it is what is left of one, or deleted.
+# Without these conditions, tombstones and deleted tasks would be pages too.
 _A_TASK: Final = (
     f"attribute_exists(#place) AND attribute_not_exists(deleted_by) AND ({_NOT_FORGOTTEN})"
 )

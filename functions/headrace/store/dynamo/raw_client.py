@@ -1,10 +1,10 @@
-"""The calls that every task takes, on a short way to DynamoDB.
+"""The most frequent calls of DynamoDB, without most of boto3.
 
-Most of what boto3 does with a call is to check and translate parameters that are DynamoDB's JSON
-already: measured here, more CPU than all the rest of handling a task.  These calls go out as that
-JSON, signed by botocore.  Whatever does not come back as a plain 200 is asked again of boto3, which
-knows about retries, throttling and the names of errors: a write that took effect and is repeated is
-recognised as with any lost answer.
+Most of the CPU of a call in boto3 goes into checks and translations of parameters that already are
+DynamoDB's JSON; that is more CPU than the rest of handling a task.  These calls send the JSON,
+signed by botocore.  boto3 repeats each call whose answer is not a plain 200, because it knows
+retries, throttling and the names of errors.  A write that took effect and is repeated is recognized
+as after any lost answer.
 """
 
 import json
@@ -24,7 +24,7 @@ _TARGET: Final = "DynamoDB_20120810."
 _OK: Final = 200
 CONNECTIONS: Final = 50
 
-# Used when the short way did not work.
+# Used when the fast call did not work.
 _METHODS: Final = {
     "BatchExecuteStatement": "batch_execute_statement",
     "BatchGetItem": "batch_get_item",
@@ -37,10 +37,10 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 
 
 class RawClient:
-    """A boto3 DynamoDB client whose most used calls are quick; all others are boto3's own.
+    """A boto3 DynamoDB client with fast versions of its most frequent calls.
 
-    Every call is left to boto3 where there are no credentials, which it will say, and where the
-    environment names a proxy, which it knows how to use.
+    boto3 makes every call if there are no credentials, because it explains that, and if the
+    environment names a proxy, because it can use proxies.
     """
 
     def __init__(self, client: AwsClient, credentials: Credentials | None) -> None:
@@ -56,7 +56,7 @@ class RawClient:
             ca_certs=get_cert_path(verify=True),
         )
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever boto3 has)
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (any member of the client)
         return getattr(self._client, name)
 
     def batch_execute_statement(self, **parameters: object) -> dict[str, Any]:
@@ -76,14 +76,14 @@ class RawClient:
         return self._call("BatchGetItem", parameters)
 
     def page(self, operation: str, parameters: dict[str, Any]) -> bytes:
-        """Return DynamoDB's answer to *operation* as it is: JSON that nobody has looked at."""
+        """Return the answer to *operation* as JSON that is not decoded."""
         answer = self._posted(operation, parameters)
         if answer is not None:
             return answer
         return _encode(self._boto3s(operation, parameters)).encode("utf-8", "surrogatepass")
 
     def date(self) -> datetime | None:
-        """Return the time by the service's clock, to the second; None where it does not say."""
+        """Return the time by the clock of the service, to the second; None if it is not known."""
         from email.utils import parsedate_to_datetime  # noqa: PLC0415  no function needs it
 
         try:
@@ -100,13 +100,13 @@ class RawClient:
         return answer
 
     def _boto3s(self, operation: str, parameters: dict[str, Any]) -> Any:  # noqa: ANN401 (boto3's)
-        # Looked up only now: the client may be one that is made when it is first used.
+        # Looked up late: the client may be made when it is first used.
         return getattr(self._client, _METHODS[operation])(**parameters)
 
     def _posted(self, operation: str, parameters: dict[str, Any]) -> bytes | None:
-        """Return the body of a plain 200; None for boto3 to ask again.
+        """Return the body of a plain 200, or None if boto3 has to repeat the call.
 
-        Raises Unavailable where there is no time left to ask at all.
+        Raises Unavailable if there is no time left for a request.
         """
         if self._credentials is None:
             return None

@@ -1,8 +1,8 @@
-"""A Change as DynamoDB takes it: as a PartiQL statement, or as a single conditional write.
+"""A Change for DynamoDB: as a PartiQL statement, or as a single conditional write.
 
 Pure text, made from the same conditions and effects in both forms.  Every attribute name is
 quoted or aliased, because ``queue#state`` is no bare word and DynamoDB reserves hundreds of others.
-PartiQL is AWS's own: only forms that its engine has been seen to take (tests/dynamodb).
+PartiQL has only forms that the engine of AWS accepts (see tests/dynamodb).
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from headrace.domain.change import (
 from headrace.store import keys
 from headrace.store.items import FIELDS, MAPS, MICROS, Item, Value, to_item
 
-_IN_STATE: Final = "{}#{}#"  # what partition() begins with, whatever the label
+_IN_STATE: Final = "{}#{}#"  # the begin of partition() for any label
 
 
 def _in(condition: In) -> Value:
@@ -41,7 +41,7 @@ def _path(name: str) -> str:
 
 
 def _whole(attribute: str, fields: Mapping[str, Any]) -> bool:
-    """Tell whether *fields* are all of a map; one of which only some are is another matter."""
+    """Return whether *fields* contain all fields of a map."""
     return set(MAPS[attribute]) <= set(fields)
 
 
@@ -51,7 +51,7 @@ def _as_map(attribute: str, fields: Mapping[str, Any]) -> Value:
 
 
 class _Writer:
-    """What differs between PartiQL and expressions: names, values, and a few functions."""
+    """The differences between PartiQL and expressions: names, values, and a few functions."""
 
     def name(self, path: str) -> str:
         raise LookupError(path)
@@ -92,7 +92,7 @@ class _Writer:
         return [self.condition(condition) for condition in change.when]
 
     def assignments(self, change: Change) -> list[str]:
-        """Everything a SET clause says: fields, lists, counters, version and last move."""
+        """Return all assignments of a SET clause: fields, lists, counters, version, last move."""
         made = []
         whole = [attribute for attribute in MAPS if _whole(attribute, change.put)]
         for attribute in whole:
@@ -119,7 +119,7 @@ class _Writer:
         return made
 
     def removals(self, change: Change) -> list[str]:
-        """Every path that a REMOVE clause names; a map goes whole."""
+        """Return all paths of a REMOVE clause; a map is removed as a whole."""
         whole = [attribute for attribute in MAPS if _whole(attribute, dict.fromkeys(change.clear))]
         inside = {name for attribute in whole for name in MAPS[attribute]}
         paths = [_path(name) for name in change.clear if name not in inside]

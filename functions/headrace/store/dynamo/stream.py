@@ -85,12 +85,12 @@ class IteratorUnusable(Exception):
 
 
 class TableStream:
-    """The stream of the table *table* at the endpoint *url*; None is Amazon's own."""
+    """The stream of the table *table* at the endpoint *url*; None is AWS."""
 
     def __init__(self, url: str | None, table: str) -> None:
         self._table = table
         self._tables: AwsClient = client_of("dynamodb", url=url)
-        # Amazon serves streams at a host of their own. DynamoDB Local has one address for both.
+        # AWS serves streams at another host. DynamoDB Local has one address for both.
         streams = url and url.replace("//dynamodb.", "//streams.dynamodb.")
         self._streams: AwsClient = client_of("dynamodbstreams", url=streams)
         self._arn = ""

@@ -35,7 +35,7 @@ _BATCH: Final = 25  # statements of one BatchExecuteStatement
 _READ_BATCH: Final = 100  # items of one BatchGetItem
 _TRIES: Final = 5
 _REFUSALS: Final = frozenset({"ConditionalCheckFailed", "DuplicateItem"})
-_PASSING: Final = frozenset(
+_TEMPORARY: Final = frozenset(
     {
         "InternalServerError",
         "ProvisionedThroughputExceeded",
@@ -51,9 +51,9 @@ Sender = Literal["batch", "single"]
 class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
     """Implements ``headrace.store.base.Store`` with a boto3 DynamoDB client.
 
-    *sender* chooses how changes go out: ``batch`` (up to 25 PartiQL statements a request), or
-    ``single`` (one conditional write a request, for engines without PartiQL's RETURNING).  Where
-    there are many, *lanes* is how many requests of one commit are under way at a time.
+    *sender* chooses how changes are sent: ``batch`` (up to 25 PartiQL statements in a request), or
+    ``single`` (one conditional write in a request, for engines without PartiQL's RETURNING).  A
+    commit of many changes sends up to *lanes* requests in parallel.
     """
 
     arrivals = None
@@ -95,7 +95,7 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         return [outcomes.get(place) or Refused(None) for place in range(len(changes))]
 
     def _send_all(self, changes: Sequence[Change], outcomes: dict[int, Outcome]) -> None:
-        """Send batch after batch, or abreast where that may change no order."""
+        """Send batch after batch, or in parallel if that cannot change an order."""
         waiting = list(enumerate(changes))
         pool = self._pool if len(changes) > _BATCH else None
         if pool is None or len({change.task_id for change in changes}) < len(changes):
@@ -116,25 +116,25 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
                 one.result()
 
     def _send(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
-        """Send changes of different tasks and note the outcome of each as it is known."""
+        """Send changes of different tasks, and store each outcome as soon as it is known."""
         alone = batch
         if self._sender == "batch":
             plain = {place: change for place, change in batch.items() if not change.also}
             alone = {place: change for place, change in batch.items() if change.also}
-            with self._looking_back(plain, outcomes):
+            with self._recovering_answers(plain, outcomes):
                 self._send_batch(plain, outcomes)
         for place, change in alone.items():
-            with self._looking_back({place: change}, outcomes):
+            with self._recovering_answers({place: change}, outcomes):
                 outcomes[place] = self._transact(change) if change.also else self._send_one(change)
 
     @contextmanager
-    def _looking_back(
+    def _recovering_answers(
         self, changes: Mapping[int, Change], outcomes: dict[int, Outcome]
     ) -> Iterator[None]:
-        """Look, when the answer to *changes* is lost for good, which of them took effect.
+        """If the answer to *changes* is lost, read which changes took effect.
 
-        A lease that nobody hears of would cost its task an attempt.  Those that did not may still
-        do, so they stay unknown.
+        A lease that no caller knows would cost its task an attempt.  Changes that have not taken
+        effect may still do so, so their outcomes stay unknown.
         """
         try:
             yield
@@ -149,9 +149,9 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
                 raise
 
     def _send_batch(self, batch: dict[int, Change], outcomes: dict[int, Outcome]) -> None:
-        """Send up to 25 changes in one request, and what met a passing fault again.
+        """Send up to 25 changes in one request, and those with a temporary fault again.
 
-        A refused statement never carries its item, so the refused are read back together.
+        The answer to a refused statement has no item, so the refused tasks are read together.
         """
         todo = batch
         if not batch:
@@ -183,9 +183,9 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
             yield attempt
 
     def _execute(self, todo: dict[int, Change]) -> dict[int, Item | None]:
-        """Return the item of each change that was made and None for each refused one.
+        """Return the item of each change that was made, and None for each refused change.
 
-        What met a passing fault is left out, to be sent again alone.
+        Changes with a temporary fault are left out: only they are sent again.
         """
         statements = [statement(change, self._tasks) for change in todo.values()]
         with aws_errors(), _logged(statements):
@@ -200,10 +200,10 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
             error = response.get("Error")
             if error is None:
                 made = to_item(change.insert) if change.insert else response.get("Item")
-                items[place] = made  # a delete of what is not there answers without an item
+                items[place] = made  # the answer to a delete of a missing item has no item
             elif error["Code"] in _REFUSALS:
                 items[place] = None
-            elif error["Code"] not in _PASSING:
+            elif error["Code"] not in _TEMPORARY:
                 message = f"statement refused: {error['Code']}: {error.get('Message', '')}"
                 _LOG.error("%s: %s", message, one["Statement"])  # its values may be payloads
                 raise RuntimeError(message)
@@ -222,9 +222,9 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         return Done(change.insert or from_item(answer["Attributes"]))
 
     def _transact(self, change: Change) -> Outcome:
-        """Make a change with all that goes with it.
+        """Make a change and the writes that belong to it in one transaction.
 
-        boto3 marks the request, so that it may be repeated after a lost answer.
+        boto3 marks the request, so that it can be repeated after a lost answer.
         """
         items, places = transaction(change, self._tasks, self._control)
         for _ in self._attempts():
@@ -308,13 +308,13 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         raise Unavailable(message)
 
     def pages(self) -> Pages:
-        """Return the way to read the table in bulk."""
+        """Return a reader of the table in bulk."""
         return Pages(self._client, self._tasks)
 
 
 @contextmanager
 def _logged(statements: Sequence[dict[str, Any]]) -> Iterator[None]:
-    """Log the texts of *statements* should the request be refused as wrong: a defect of ours."""
+    """Log the texts of *statements* if the request is refused as invalid, which is a defect."""
     try:
         yield
     except ClientError as error:
@@ -327,7 +327,7 @@ def _logged(statements: Sequence[dict[str, Any]]) -> Iterator[None]:
 def _next_batch(
     waiting: Sequence[tuple[int, Change]],
 ) -> tuple[list[tuple[int, Change]], list[tuple[int, Change]]]:
-    """Split off up to 25 changes, no task twice: a batch with an item twice is refused whole."""
+    """Split off up to 25 changes of different tasks: DynamoDB refuses an item twice in a batch."""
     batch: list[tuple[int, Change]] = []
     later: list[tuple[int, Change]] = []
     taken: set[str] = set()

@@ -1,7 +1,7 @@
-"""Records of actions on many tasks that the service carries out, and marks of those under way.
+"""Records of actions on many tasks that the service carries out, and marks of running actions.
 
-An action has a record as long as people may ask about it; beside it a mark while there is something
-to do, so that whoever looks for work reads no more than that.
+The record of an action is kept for 30 days.  A running action also has a mark, so that a search for
+work reads marks only.
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ OVER: Final = frozenset({ActionStatus.DONE, ActionStatus.CANCELLED, ActionStatus
 
 @dataclass(frozen=True, slots=True)
 class ActionPart:
-    """Tasks that are being acted on: those of the set before ``end`` that are not dealt with.
+    """The tasks that are being acted on: the unprocessed tasks of the set before ``end``.
 
-    ``stamps`` are the times that they are given, one for each attempt: by these a task shows that
-    it was done, whoever did it and has not lived to say so.
+    ``stamps`` are the times that they get, one for each attempt.  By its time a task shows that it
+    was processed, also if the process died before it could store that.
     """
 
     end: int
@@ -37,14 +37,14 @@ class ActionPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionRun:
-    """One action on the tasks of a set, in their order there from ``first`` to before ``until``.
+    """One action on the tasks of a set, in order from ``first`` to before ``until``.
 
-    Those before ``at`` are dealt with: ``changed`` of them, and ``left`` are reasons for leaving
-    the others alone, with how many.  ``until`` is None before the set is known.
+    The tasks before ``at`` are processed: ``changed`` of them were changed, and ``left`` has the
+    numbers of skipped tasks by reason.  ``until`` is None before the set is known.
     ``by`` is the name of the key whose rights count, ``by_id`` its id, ``request_id`` the request;
-    ``begun_by`` and ``begun_by_id`` are the key that began it, where another one has resumed it.
-    ``trouble`` is what stopped it.  ``noted`` is its entry in the audit.
-    What it deletes can be brought back for ``undo_for`` seconds, in each queue by its undo.
+    ``begun_by`` and ``begun_by_id`` are the key that began it, if another key has resumed it.
+    ``trouble`` is the error that stopped it.  ``noted`` is its entry in the audit.
+    Deleted tasks can be restored for ``undo_for`` seconds, in each queue by its undo.
     """
 
     id: str
@@ -78,27 +78,27 @@ class ActionRun:
 
     @property
     def touches(self) -> tuple[str, ...]:
-        """Every queue that it reads or changes, the target of a move included."""
+        """Every queue that it reads or changes, with the target of a move."""
         return (*self.queues, self.to_queue) if self.to_queue else self.queues
 
     @property
     def over(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the action has ended."""
         return self.ended_at is not None
 
     @property
     def goes_on(self) -> bool:
-        """Whether tasks are still to be acted on, unless somebody stops it."""
+        """Whether there are tasks left to act on."""
         return self.status in {ActionStatus.LOOKING, ActionStatus.RUNNING}
 
     @property
     def total(self) -> int | None:
-        """How many tasks it is about."""
+        """The number of its tasks."""
         return None if self.until is None else self.until - self.first
 
     @property
     def dealt_with(self) -> int:
-        """How many of them are dealt with."""
+        """The number of processed tasks."""
         return self.at - self.first
 
     def record(self) -> Record:
@@ -118,5 +118,5 @@ class ActionRun:
         return read_body(record.body, cls, id=record.name, version=record.version, where=where)
 
     def released(self) -> Self:
-        """Return it with nobody at work on it."""
+        """Return the action without a process that works on it."""
         return replace(self, part=None, busy_until=None)

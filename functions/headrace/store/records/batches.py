@@ -1,8 +1,8 @@
-"""What is kept of a batch, as control records of its own: numbers, callbacks, first members.
+"""The control records of a batch: numbers, callbacks, first members.
 
-They are apart because the numbers are written again and again: without the callbacks, whose
-payloads may be large, a write of them costs one unit.  Names of members travel with the numbers as
-long as they add nothing to that, and are moved to records of their own when they would.
+The numbers are written often.  Without the callbacks, whose payloads may be large, a write of them
+costs one unit.  Names of members are stored with the numbers as long as that adds no unit, and in
+separate records after that.
 """
 
 import base64
@@ -30,7 +30,7 @@ def to_record(batch: TaskBatch) -> Record:
     body = body_of(batch, "id", "version", "expires_at", *_SHORTENED)
     body["fired"] = {event: [one.task_id, micros_of(one.at)] for event, one in batch.fired.items()}
     body["posted"] = dict(batch.posted)
-    body["owed"] = str(batch.owed)  # wider than a JSON number is for everybody
+    body["owed"] = str(batch.owed)  # wider than JSON numbers in many programs
     if batch.members or batch.dead_ids:
         body["names"] = _names_text(batch.members, batch.dead_ids)
     body = {name: value for name, value in body.items() if value not in (None, [], {}, 0, "0")}
@@ -45,7 +45,7 @@ _AROUND: Final = 110  # what a record takes besides its id and its body
 
 
 def fits(batch: TaskBatch) -> bool:
-    """Tell whether the names that are with the numbers of *batch* make no write of it dearer."""
+    """Return whether the names in the record of *batch* add no write unit."""
     bare = to_record(replace(batch, members=(), dead_ids=()))
     return _units(to_record(batch)) <= _units(bare)
 
@@ -78,20 +78,20 @@ def from_record(record: Record) -> TaskBatch:
         "expires_at": record.expires_at,
     }
     given |= {"fired": fired, "owed": int(body.get("owed", "0"))}
-    if "names" in body:  # else none, or those of the dead in full
+    if "names" in body:  # otherwise there are none, or the ids of dead members are in full
         given["members"], given["dead_ids"] = map(tuple, _names_of(body.pop("names")))
     return read_body({"on": (), "total": None, **body}, TaskBatch, **given)
 
 
 def callback_record(batch: TaskBatch, event: BatchEvent, callback: Callback) -> Record:
-    """Return the record of what *batch* makes for *event*."""
+    """Return the record of the callback of *batch* for *event*."""
     body = callback_body(callback)
     body["new"]["payload"] = packed(callback.new.payload)
     return Record(CALLBACKS, callback_name(batch, event), body, 1, batch.expires_at)
 
 
 def callback_body(callback: Callback) -> dict[str, Any]:
-    """Return *callback* as JSON: always the same for the same."""
+    """Return *callback* as JSON, equal for equal callbacks."""
     kept = {
         name: value
         for name, value in body_of(callback.new).items()
@@ -108,9 +108,9 @@ def callback_of(record: Record) -> Callback:
 
 
 def callback_name(batch: TaskBatch, event: BatchEvent) -> str:
-    """Return the name under which a callback is kept.
+    """Return the name of the record of a callback.
 
-    Two calls that create a batch of one id differently do not write over each other's.
+    Two calls that create different batches under one id do not overwrite each other.
     """
     return f"{batch.key}.{event}.{batch.digest}"
 
@@ -118,7 +118,7 @@ def callback_name(batch: TaskBatch, event: BatchEvent) -> str:
 def members_record(
     key: str, chunk: int, members: Sequence[str], *, version: int, until: datetime
 ) -> Record:
-    """Return the record of *members*, those of a batch's first that are in a *chunk*."""
+    """Return the record of *members*: the first members of a batch that are in a *chunk*."""
     body = {"ids": _names_text(members)}
     return Record(MEMBERS, chunk_name(key, chunk), body, version, until)
 
@@ -131,27 +131,27 @@ def dead_record(batch: TaskBatch, dead: Sequence[str], *, version: int) -> Recor
 
 
 def is_small(record: Record) -> bool:
-    """Tell whether one unit writes *record*."""
+    """Return whether a write of *record* costs one unit."""
     return _units(record) == 1
 
 
 def chunk_name(key: str, chunk: int) -> str:
-    """Return the name under which a chunk of members is kept; the first is 0."""
+    """Return the name of the record of a chunk of members; the first is 0."""
     return f"{key}.{chunk}"
 
 
 def dead_name(key: str) -> str:
-    """Return the name under which dead members are kept."""
+    """Return the name of the record of dead members."""
     return f"{key}.dead"
 
 
 def members_of(record: Record | None) -> list[str]:
-    """Return the members that *record* names, as they are written now or were at first."""
+    """Return the members in *record*."""
     ids = [] if record is None else record.body["ids"]
     return _names_of(ids)[0] if isinstance(ids, str) else list(ids)
 
 
 def body_text(total: int | None, on: Mapping[BatchEvent, Callback], expires: float | None) -> str:
-    """Return what a batch is created with as a text, always the same for the same."""
+    """Return the arguments of a new batch as a text, equal for equal arguments."""
     callbacks = {str(event): callback_body(callback) for event, callback in on.items()}
     return json.dumps([total, callbacks, expires], sort_keys=True)

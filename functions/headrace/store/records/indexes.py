@@ -1,4 +1,4 @@
-"""What is indexed of a queue's tasks: a record of each queue that has had fields to index."""
+"""The indexed fields of queues: a record of each queue that has had indexed fields."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,15 +12,15 @@ KIND: Final = "index"
 _PAGE: Final = 100
 
 KNOWN_AFTER: Final = timedelta(seconds=90)
-"""So long after fields are named every recorder knows of it, with a batch under way."""
+"""The time after a change of the fields until every recorder uses the new fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueIndex:
     """The fields of a queue that are indexed, ``since`` they were last changed.
 
-    Of ``ready`` fields the index has all tasks; ``gone`` fields are to be taken out of it.  Fields
-    in ``again`` are indexed again once all of their entries are taken out.
+    The index is complete for ``ready`` fields; the entries of ``gone`` fields have to be removed.
+    Fields in ``again`` are indexed again once all of their entries are removed.
     """
 
     queue: str
@@ -32,7 +32,7 @@ class QueueIndex:
     again: tuple[str, ...] = ()
 
     def changed(self, fields: tuple[str, ...], now: datetime) -> "QueueIndex":
-        """Return what is to be indexed once *fields* are named."""
+        """Return the index after a change of its fields to *fields*."""
         gone = {*self.gone, *self.fields} - {*fields}
         ready = tuple(field for field in self.ready if field in fields)
         return replace(
@@ -45,16 +45,16 @@ class QueueIndex:
         )
 
     def anew(self, now: datetime) -> "QueueIndex":
-        """Return what is to be done to build it anew: as if its fields were named after a while.
+        """Return the index for a rebuild: as if its fields were removed, and added later.
 
-        Until then nobody writes into it, so that taking out comes to an end.
+        No recorder adds entries before that, so that the removal of entries comes to an end.
         """
         wanted = self.wanted
         return replace(self.changed((), now), again=wanted)
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The fields that are indexed in the end."""
+        """The fields that will be indexed."""
         return self.again or self.fields
 
     @property
@@ -75,19 +75,19 @@ def from_record(record: Record) -> QueueIndex:
 
 
 def index_of(store: Store, queue: str) -> QueueIndex | None:
-    """Return what is indexed of *queue*; None where nothing ever was."""
+    """Return the index of *queue*, or None if it never had one."""
     record = store.record(KIND, queue)
     return None if record is None else from_record(record)
 
 
 def every_index(store: Store) -> Mapping[str, QueueIndex]:
-    """Return what is indexed of every queue."""
+    """Return the index of every queue."""
     found = every_record(store, KIND, page=_PAGE)
     return {record.name: from_record(record) for record in found}
 
 
 def change_index(store: Store, queue: str, fields: tuple[str, ...], now: datetime) -> None:
-    """Write down that *fields* are to be indexed of *queue*, instead of any others."""
+    """Store that *fields* of *queue* are indexed, and no other fields."""
     while True:
         index = index_of(store, queue)
         if index is None:
@@ -101,9 +101,9 @@ def change_index(store: Store, queue: str, fields: tuple[str, ...], now: datetim
 
 
 def build_anew(store: Store, queue: str, now: datetime) -> None:
-    """Write down that the index of *queue*, if there is one, is to be built anew; may be repeated.
+    """Store that the index of *queue* is rebuilt, if it exists; may be repeated.
 
-    What is being built anew is begun once more.
+    A rebuild that is running starts again.
     """
     while (index := index_of(store, queue)) is not None:
         if save_index(store, index.anew(now)):
@@ -111,6 +111,6 @@ def build_anew(store: Store, queue: str, now: datetime) -> None:
 
 
 def save_index(store: Store, index: QueueIndex) -> bool:
-    """Write *index*, which was read with its version, if nobody else has written."""
+    """Write *index*, if the stored version is the one that was read."""
     record = to_record(replace(index, version=index.version + 1))
     return store.put_record(record, replaces=index.version)

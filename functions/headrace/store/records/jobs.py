@@ -13,7 +13,7 @@ KIND: Final = "job"
 
 
 class JobKind(StrEnum):
-    """What a job does with the tasks that it visits."""
+    """The kinds of work on the tasks that a job visits."""
 
     PURGE = "purge"
     DELETE_QUEUE = "delete_queue"

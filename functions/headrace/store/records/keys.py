@@ -1,7 +1,7 @@
-"""Records of a key, under its id and under its name, and of a console session begun with it.
+"""Records of a key, under its id and under its name, and of console sessions with the key.
 
-The first two are written together, so that of two keys of one name only one is made.  The name of a
-session's begins with the id of its key, so that all of a key are found, and ended with it.
+The first two are written together, so that only one of two keys of one name is created.  The name
+of a session begins with the id of its key, so that all sessions of a key end with the key.
 """
 
 from dataclasses import dataclass, field
@@ -48,10 +48,10 @@ def revoked_of(record: Record) -> tuple[ShownKey, datetime]:
 
 
 def name_record(key: ShownKey) -> Record:
-    """Return the record that says that *key* has its name.
+    """Return the record that reserves the name of *key*.
 
-    Its version is the id as a number.  No id comes again, so none of these versions does: counted
-    up from one, a name that is given up and taken anew would look as if nothing had happened.
+    Its version is the id as a number, because ids are unique.  With versions from 1, a name that is
+    released and reserved again would look unchanged.
     """
     version = int(key.id.removeprefix("key_"), 16)
     return Record(NAMES, key.name, {"id": key.id}, version, key.listed_until)
@@ -60,16 +60,16 @@ def name_record(key: ShownKey) -> Record:
 SESSIONS: Final = "session"
 LASTS: Final = timedelta(hours=8)
 IDLE: Final = timedelta(hours=1)
-"""A session ends when nobody has asked for a page for so long."""
+"""A session ends this long after the last page."""
 
 _PAGE: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Somebody who is signed in: with which key and secret (its hash), until when at most.
+    """A signed-in user: the key, the hash of the secret, and the latest end of the session.
 
-    ``nonce`` is random and ties forms to it; ``seen_at`` is when a page was asked for, as noted.
+    ``nonce`` is random and binds forms to the session; ``seen_at`` is the time of a recent page.
     """
 
     key_id: str
@@ -85,7 +85,7 @@ class Session:
         return session_name(self.key_id, self.nonce)
 
     def over(self, now: datetime) -> bool:
-        """Tell whether it has ended, whenever the table's broom comes."""
+        """Return whether the session has ended; the store may still have its record."""
         return now >= min(self.until, self.seen_at + IDLE)
 
 

@@ -9,7 +9,7 @@ from headrace.store.base import Record
 from headrace.store.records import body_of, read_body
 
 KIND: Final = "queue"
-ALERTS: Final = "alert"  # what ``alerts`` has, of which most processes need no more
+ALERTS: Final = "alert"  # the kind of the records in ``alerts``; most processes need only this
 _SELDOM: Final = (
     "drained",
     "resharded_at",
@@ -20,14 +20,14 @@ _SELDOM: Final = (
     "on_end_for",
     "pause",
 )
-_LANES: Final = ("lanes_in_use", "lanes_ever")  # seldom others than the ordinary
+_LANES: Final = ("lanes_in_use", "lanes_ever")  # rarely other than the ordinary lanes
 _EMPTY: Final[tuple[object, ...]] = (
     None,
     "",
     [],
 )  # settings that a record leaves out: their defaults say the same
 _FOUND_OUT: Final = ("shards_in_use", "lanes_in_use", "drained", "uncounted_since")
-"""What is not decided by anybody, but found out once settings have been changed."""
+"""The fields that the service finds out after a change of the settings."""
 
 
 def to_record(queue: Queue) -> Record:
@@ -52,14 +52,14 @@ def from_record(record: Record) -> Queue:
 
 
 def note_of(queue: Queue) -> str:
-    """Return the note to leave on *queue*'s record: what was found out of it as it stands."""
+    """Return the note for the record of *queue*, with the fields that the service found out."""
     found = to_record(queue).body
     note = {name: found.get(name) for name in _FOUND_OUT}
     return json.dumps({"version": queue.version, **note})
 
 
 def _found_out(record: Record) -> dict[str, Any]:
-    """Return the content of a note on *record*, if it is about the settings as they are."""
+    """Return the content of the note on *record*, if it is about the current settings."""
     note: dict[str, Any] = json.loads(record.note) if record.note else {}
     if note.get("version") != record.version:
         return {}

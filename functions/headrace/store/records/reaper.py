@@ -1,7 +1,7 @@
-"""What a pass of the reaper leaves for the next one: how far it came, and how long it took.
+"""Checkpoints of the passes of the reaper: the position of a pass, and its duration.
 
-A record in the control table for each part of the work; none while one pass does everything and
-has time to spare, which is the common case: then it costs a read a minute, and no write.
+Each part of the work has a record.  While one pass does everything with time to spare, which is the
+common case, there is no record: a pass then costs one read and no write.
 """
 
 import math
@@ -15,10 +15,10 @@ from headrace.store.base import Position, Record
 
 KIND: Final = "reaper"
 PARTS: Final = 16
-"""The most passes at a time; template.yaml reserves as many executions."""
+"""The maximum of parallel passes; template.yaml reserves as many executions."""
 
 COMFORT: Final = 0.5
-"""What a pass should take of the time it has."""
+"""The share of its time that a pass should use."""
 
 _FORGOTTEN: Final = timedelta(minutes=10)
 
@@ -27,7 +27,7 @@ _FORGOTTEN: Final = timedelta(minutes=10)
 class ReaperPart:
     """One part of the work, which is divided by shard among *parts* passes at a time.
 
-    *run* is when the pass began that handed it out, *until* when it must be over.
+    *run* is the start of the pass that assigned it, *until* its latest end.
     """
 
     number: int
@@ -36,7 +36,7 @@ class ReaperPart:
     until: datetime
 
     def holds(self, number: int) -> bool:
-        """Tell whether what has this number belongs to this part."""
+        """Return whether *number* belongs to this part."""
         return number % self.parts == self.number
 
     def event(self) -> dict[str, Any]:
@@ -61,8 +61,8 @@ class ReaperPart:
 class Left:
     """Where the pass over one part ended.
 
-    *cut* is whether time was over before it was done, *next* the queue whose turn it was, *scans*
-    how far it came in partitions where much stays as it is; *used* what it took of its time.
+    *cut* is whether the time was over first, *next* the next queue, *scans* the positions in
+    partitions where most entries stay, and *used* the used share of its time.
     """
 
     part: int
@@ -74,7 +74,7 @@ class Left:
     scans: Mapping[Place, Position] = field(default_factory=dict)
 
     def recent(self, now: datetime) -> bool:
-        """Tell whether it says something about *now*."""
+        """Return whether the checkpoint is recent enough to use at *now*."""
         return now - self.run <= _FORGOTTEN
 
     def record(self) -> Record:
@@ -114,10 +114,10 @@ class Left:
 
 
 def parts_for(left: Sequence[Left], now: datetime) -> int:
-    """Return how many passes at a time the work needs, by what the last ones have *left*.
+    """Return the number of parallel passes that the work needs, by the checkpoints *left*.
 
-    As many as there may be when time was over for one of them; as many as have answered when one
-    that was called did not; else so many that each is done in half of its time.
+    The maximum, if one pass ran out of time; the number of passes that answered, if one did not
+    answer; otherwise so many passes that each uses half of its time.
     """
     first = next((one for one in left if one.part == 0), None)
     if first is None or not first.recent(now):

@@ -1,7 +1,7 @@
-"""What is kept of requests under an ``Idempotency-Key``, as control records.
+"""Control records of requests with an ``Idempotency-Key``.
 
-All records of one key stand together: the one named ``first``, and the parts of an answer that is
-too large for one item.  Answers are compressed: an item is charged by the kilobyte.
+All records of one key have one kind: the record named ``first``, and the parts of an answer that is
+too large for one item.  Answers are compressed, because DynamoDB charges items by the kilobyte.
 """
 
 import re
@@ -16,20 +16,20 @@ from headrace.store.base import Record
 
 FIRST: Final = "first"
 PART_BYTES: Final = 300_000
-"""Of one item, which may have 400 KB."""
+"""The maximum size of a part; an item may have 400 KB."""
 
 _OURS: Final = "tsk_"
-_IDS: Final = re.compile(r"[.,][^.,]+")  # no id has these signs: one of ours without its head, any
-_PLAIN_BYTES: Final = 500  # what is so short is not compressed
+_IDS: Final = re.compile(r"[.,][^.,]+")  # no id has these characters
+_PLAIN_BYTES: Final = 500  # shorter texts are not compressed
 
 
 def kind_of(request: KeyedRequest) -> str:
-    """Return the kind of the records of a key: no two callers share one."""
+    """Return the kind of the records of a key, which is different for each caller."""
     return f"repeat:{request.caller}:{request.key}"
 
 
 def record_of(request: KeyedRequest, first: First, *, version: int) -> Record:
-    """Return the record that says *first*, without the parts of its answer."""
+    """Return the record of *first*, without the parts of its answer."""
     body: dict[str, Any] = {
         "of": first.fingerprint,
         "at": micros_of(first.at),
@@ -47,7 +47,7 @@ def record_of(request: KeyedRequest, first: First, *, version: int) -> Record:
 
 
 def parts_of(request: KeyedRequest, first: First, *, version: int) -> list[Record]:
-    """Return the records of what the record of this *version* has no room for."""
+    """Return the records of the parts of an answer that is too large for its record."""
     text = _packed(first.answer.body) if first.answer is not None else ""
     if len(text) <= PART_BYTES:
         return []
@@ -58,12 +58,12 @@ def parts_of(request: KeyedRequest, first: First, *, version: int) -> list[Recor
 
 
 def part_name(version: int, place: int) -> str:
-    """Return the name of one part: those of another version are another answer's."""
+    """Return the name of one part; the parts of each version are of another answer."""
     return f"{version}.{place:03d}"
 
 
 def first_of(record: Record, parts: Sequence[str] = ()) -> First:
-    """Return the content of a record; of an answer in *parts* these are needed to know it."""
+    """Return the content of a record; *parts* are the parts of a divided answer."""
     body = record.body
     answer = None
     text = body.get("text") or "".join(parts)
@@ -80,7 +80,7 @@ def first_of(record: Record, parts: Sequence[str] = ()) -> First:
 
 
 def batch_record(request: KeyedRequest, batch: NotedBatch, *, version: int) -> Record:
-    """Return the record that notes *batch*: up to 1 KB for 25 tasks with ids of our making."""
+    """Return the record of *batch*: up to 1 KB for 25 tasks with ids of the service."""
     ids = "".join(
         f".{name.removeprefix(_OURS)}" if name.startswith(_OURS) else f",{name}"
         for name in batch.task_ids
@@ -100,7 +100,7 @@ def batch_record(request: KeyedRequest, batch: NotedBatch, *, version: int) -> R
 
 
 def batch_of(record: Record) -> NotedBatch:
-    """Return the batch that a record notes; an empty one when it is about something else."""
+    """Return the batch in a record, which is empty for a record of another request."""
     body = record.body
     ids = tuple(
         f"{_OURS}{name[1:]}" if name.startswith(".") else name[1:]

@@ -19,7 +19,7 @@ _PLAIN_BYTES: Final = 262_144  # of a payload, quotes escaped; an item may have 
 
 
 def key(queue: str, name: str) -> str:
-    """Return the name of the record and the key lock: no name has a slash, none begins another."""
+    """Return the name of the record and the key lock: no name has a slash."""
     return f"{queue}/{name}"
 
 
@@ -39,7 +39,7 @@ def from_record(record: Record) -> Schedule:
 
 
 def progress_lock(name: str, progress: Progress | None, *, expects: str | None) -> KeyLock:
-    """Return the key lock that says how far a schedule is (None: it is gone)."""
+    """Return the key lock with the progress of a schedule (None: the schedule was removed)."""
     return KeyLock(PROGRESS, name, None if progress is None else to_text(progress), expects)
 
 
@@ -70,7 +70,7 @@ def from_text(text: str) -> Progress:
 
 
 def of_queue(store: Store, queue: str) -> Iterator[Schedule]:
-    """Yield the schedules of a queue by name, of a deleted queue of this name too."""
+    """Yield the schedules of a queue by name, also those of a deleted queue of this name."""
     return map(from_record, every_record(store, KIND, prefix=key(queue, ""), page=_PAGE))
 
 
@@ -85,7 +85,7 @@ def drop_all(store: Store, queue: str) -> None:
 
 
 def packed(payload: str) -> str | list[str]:
-    """Return a payload so that its quotes, escaped, do not make the record too large."""
+    """Return a payload, compressed if its escaped quotes would make the record too large."""
     if len(json.dumps(payload, ensure_ascii=False).encode()) <= _PLAIN_BYTES:
         return payload
     return [base64.b64encode(zlib.compress(payload.encode())).decode()]

@@ -1,4 +1,4 @@
-"""One selection: which tasks something is to be done to, and how far the look for them is."""
+"""The record of a selection of tasks for an action."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,10 +15,10 @@ KEPT: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class TaskSelection:
-    """What is to be done to which tasks, and how far the look for them is.
+    """The action and the filter of a selection, and the progress of its dry run.
 
     ``seen_at`` is the moment of the dry run.  ``count`` tasks were found among ``looked_at``; on
-    the first ``at`` of them actions were begun.  ``trouble`` is what stopped the look.
+    the first ``at`` of them actions were begun.  ``trouble`` is the error that stopped the dry run.
     """
 
     name: str
@@ -27,11 +27,11 @@ class TaskSelection:
     where: TaskFilter
     by: str
     seen_at: datetime
-    queue: int = 0  # the one that is being looked at
+    queue: int = 0  # the queue that is being searched
     walk: Any = None
     looked_at: int = 0
     count: int = 0
-    chunks: tuple[tuple[int, int], ...] = ()  # the place of a queue, and how many of its tasks
+    chunks: tuple[tuple[int, int], ...] = ()  # the place of a queue, and the number of its tasks
     samples: tuple[tuple[str, str], ...] = ()  # queue and id
     to_queue: str | None = None
     at: int = 0
@@ -41,7 +41,7 @@ class TaskSelection:
 
     @property
     def touches(self) -> tuple[str, ...]:
-        """Every queue that acting on it reads or changes, the target of a move included."""
+        """Every queue that the action reads or changes, with the target of a move."""
         return (*self.queues, self.to_queue) if self.to_queue else self.queues
 
     @property
@@ -61,7 +61,7 @@ class TaskSelection:
 
     @property
     def rest(self) -> int:
-        """How many tasks no action was begun on yet."""
+        """The number of tasks without an action yet."""
         return self.count - self.at
 
 

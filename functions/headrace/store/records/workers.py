@@ -1,4 +1,4 @@
-"""A worker's record, which its heartbeat renews; a command is a note on it."""
+"""The record of a worker, renewed by its heartbeats; a command is a note on the record."""
 
 from datetime import datetime
 from typing import Final
@@ -12,13 +12,13 @@ KIND: Final = "worker"
 
 
 def to_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
-    """Return a heartbeat that comes *now* as the record of its worker."""
+    """Return a heartbeat of *now* as the record of its worker."""
     body = {**body_of(heartbeat, "name"), "seen_at": now.isoformat()}
     return Record(KIND, heartbeat.name, body, expires_at=now + REMEMBERED_FOR)
 
 
 def from_record(record: Record) -> LiveWorker:
-    """Return the worker of *record*, and what it is asked to do."""
+    """Return the worker of *record*, with the command for it."""
     heartbeat = convert({**record.body, "name": record.name}, WorkerHeartbeat)
     seen_at = datetime.fromisoformat(record.body["seen_at"])
     if not record.note:
@@ -28,5 +28,5 @@ def from_record(record: Record) -> LiveWorker:
 
 
 def note_of(command: Command, heartbeat: WorkerHeartbeat) -> str:
-    """Return a command with the process it is for: it is not for whoever is started after it."""
+    """Return a command with the start of its process, because it is not for later processes."""
     return f"{command} {heartbeat.started_at.isoformat()}"

@@ -21,7 +21,7 @@ def _utc_now() -> datetime:
 
 
 class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
-    """Implements ``headrace.store.base.Store`` on the file at *path*, which is made if it is not.
+    """Implements ``headrace.store.base.Store`` on the file at *path*, which is created if missing.
 
     Raises Unavailable for a file that cannot be used.
     """
@@ -33,7 +33,7 @@ class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
         now: Callable[[], datetime] = _utc_now,
         keeps: Callable[[str], bool] = lambda _queue: False,
     ) -> None:
-        """*keeps* tells of which queues payloads stand in the log of writes."""
+        """*keeps* returns whether the log of writes contains the payloads of a queue."""
         self._db = Database(path)
         self._log = Log(now, keeps)
         self._arrivals = ArrivalNumbers(self._db)
@@ -41,12 +41,12 @@ class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
 
     @property
     def arrivals(self) -> ArrivalNumbers:
-        """Who tells of tasks that come to wait."""
+        """The signal that tasks wait in queues."""
         return self._arrivals
 
     @property
     def ends(self) -> TaskEnds:
-        """Who tells of tasks that have ended."""
+        """The signal that tasks have ended."""
         return self._ends
 
     def close(self) -> None:

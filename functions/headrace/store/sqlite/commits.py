@@ -185,7 +185,7 @@ def make_patch(db: sqlite3.Connection, patch: Patch) -> tuple[Patched, float]:
 
 
 def item_at(db: sqlite3.Connection, kind: str, name: str) -> Fields | None:
-    """Return the fields of a control item, or None if there is none."""
+    """Return the fields of a control item, or None if it is missing."""
     row = db.execute(
         f"SELECT {ITEM} FROM items WHERE kind = ? AND name = ?", (kind, name)
     ).fetchone()

@@ -106,7 +106,7 @@ class Connections:
         """Lend a connection for statements that change nothing."""
         with self._errors:
             self._pass_gate()
-            if time.monotonic() > self._checked_until:  # each write checks for itself
+            if time.monotonic() > self._checked_until:  # every write checks too
                 self._check_same_file()
                 self._checked_until = time.monotonic() + _CHECK_SECONDS
             if self._path is None:

@@ -100,7 +100,7 @@ class Database(Connections):
     def write_all(
         self, jobs: "list[_WriterJob[Any]]", gather: "Callable[[list[_WriterJob[Any]]], None]"
     ) -> None:
-        """Do *jobs*, and those that *gather* adds, in one transaction; for the writing thread."""
+        """Do *jobs* and the jobs that *gather* adds in one transaction, in the writing thread."""
         self._pass_gate()
         with self._writer_mutex:
             self._do(jobs, gather)
@@ -110,7 +110,7 @@ class Database(Connections):
         jobs: list[_WriterJob[Any]],
         gather: Callable[[list[_WriterJob[Any]]], None] | None = None,
     ) -> None:
-        """Do *jobs* in one transaction, or each in a transaction of its own if one of them fails.
+        """Do *jobs* in one transaction, or each in a separate transaction if one fails.
 
         Jobs that come while another process locks the file are *gathered* too, if the transaction
         is synced.
@@ -183,7 +183,7 @@ class Database(Connections):
 
     @property
     def may_be_joined(self) -> bool:
-        """Whether the transaction that is under way is synced, and nobody has joined it."""
+        """Whether the current transaction is synced, and no thread has joined it."""
         return self._joined is None and not self._lazy
 
     def when_over(self, tell: Callable[[bool], None]) -> None:
@@ -221,7 +221,7 @@ class Database(Connections):
 
     def _check_under_way(self, db: sqlite3.Connection) -> None:
         """Raise Unavailable if an error of SQLite has undone the whole transaction."""
-        if not db.in_transaction:  # the next statement would be a transaction of its own
+        if not db.in_transaction:  # the next statement would begin another transaction
             raise Unavailable(f"{self.name}: the whole write was undone")
 
     # -- reading -------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ def _take_jobs(known: weakref.ref[Database], take: SimpleQueue[_WriterJob[Any] |
         jobs = [job]
         gather(jobs)
         database = known()
-        if database is None:  # its caller was interrupted and does not wait any more
+        if database is None:  # its caller was interrupted, and does not wait
             return
         try:
             database.write_all(jobs, gather)

@@ -1,7 +1,7 @@
-"""Who waits for the end of a task is woken by the commit that ends it, in whatever process.
+"""Notifications of the end of a task, from commits of any process.
 
-Of this process's commits the store tells.  Of others' ``PRAGMA data_version`` does, which one
-thread asks for all who wait, as long as anybody does.
+The store notifies of the commits of this process.  For commits of other processes, one thread polls
+``PRAGMA data_version`` while there are waiting callers.
 """
 
 import sqlite3
@@ -16,17 +16,17 @@ from headrace.domain.task import LIVE
 from headrace.store.sqlite.database import Database
 
 _ASK_SECONDS: Final = 0.002
-"""How often others' commits are asked after while somebody waits; it takes some microseconds."""
+"""The pause between two polls for commits of others; a poll takes some microseconds."""
 
 _AWAY_SECONDS: Final = 0.25
-"""How long to pause before the next try while the store cannot be read."""
+"""The pause before the next try while the store cannot be read."""
 
-_RESTS: Final = 4  # times as long as asking took, where many wait: a fifth of a processor at most
+_PAUSE_FACTOR: Final = 4  # of the duration of a poll, so that polls take at most a fifth of a CPU
 _AT_A_TIME: Final = 500  # parameters of one statement
 
 
 class TaskEnds:
-    """Those who wait, by the id of their task."""
+    """The waiting callers, by the id of their task."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -36,7 +36,7 @@ class TaskEnds:
     def _fresh(self) -> None:
         self._lock = Lock()
         self._wakes: dict[str, list[Callable[[], None]]] = {}
-        self._asking = False
+        self._polling = False
 
     @contextmanager
     def told(self, task_id: str, wake: Callable[[], None]) -> Iterator[None]:
@@ -44,7 +44,7 @@ class TaskEnds:
         with self._lock:
             self._wakes.setdefault(task_id, []).append(wake)
         try:
-            self._begin_to_ask()
+            self._start_polling()
             yield
         finally:
             with self._lock:
@@ -53,7 +53,7 @@ class TaskEnds:
                     self._wakes[task_id] = others
 
     def ended(self, task_ids: Iterable[str]) -> None:
-        """Wake those who wait for the end of any of these."""
+        """Wake the callers that wait for the end of any of these tasks."""
         if not self._wakes:
             return
         with self._lock:
@@ -61,53 +61,53 @@ class TaskEnds:
         for wake in wakes:
             wake()
 
-    def _begin_to_ask(self) -> None:
-        """Start the thread that asks after others' commits, unless it runs."""
+    def _start_polling(self) -> None:
+        """Start the thread that polls for commits of others, unless it runs."""
         with self._lock:
-            if self._asking or not self._db.shared:
+            if self._polling or not self._db.shared:
                 return
-            self._asking = True
+            self._polling = True
         try:
-            Thread(target=self._ask, name="ends", daemon=True).start()
+            Thread(target=self._poll, name="ends", daemon=True).start()
         except RuntimeError as error:
-            self._asking = False
+            self._polling = False
             raise Unavailable(f"{self._db.name}: {error}") from error
 
-    def _waited_for(self) -> list[str]:
-        """Return the ids of the tasks waited for; where there are none, nobody asks any more."""
+    def _waiting_ids(self) -> list[str]:
+        """Return the ids of tasks with waiting callers; without any, stop polling."""
         with self._lock:
-            self._asking = bool(self._wakes)
+            self._polling = bool(self._wakes)
             return list(self._wakes)
 
-    def _ask(self) -> None:
-        """Look at the tasks after each commit of others, until nobody waits."""
+    def _poll(self) -> None:
+        """Check the tasks after each commit of others, until no caller waits."""
         seen: tuple[sqlite3.Connection, int] | None = None
         while True:
             begun = time.monotonic()
             try:
                 with self._db.reading() as db:
-                    # First: whoever comes behind it looks for himself, and what ends behind that
-                    # is another version.  Each connection counts these in its own way.
+                    # First of all: a caller that comes later checks for itself, and a task that
+                    # ends later changes the version.  Each connection counts versions separately.
                     (version,) = db.execute("PRAGMA data_version").fetchone()
-                    waited_for = self._waited_for()
+                    waiting = self._waiting_ids()
                     changed = seen is None or seen[0] is not db or seen[1] != version
-                    over = _over(db, waited_for) if changed else []
-            except Unavailable:  # wake every waiter: its own look answers with the error
-                seen, waited_for = None, self._waited_for()
-                self.ended(waited_for)
-                if not waited_for:
+                    over = _over(db, waiting) if changed else []
+            except Unavailable:  # wake every caller: its own read raises the error
+                seen, waiting = None, self._waiting_ids()
+                self.ended(waiting)
+                if not waiting:
                     return
                 time.sleep(_AWAY_SECONDS)
                 continue
-            if not waited_for:
+            if not waiting:
                 return
             seen = (db, version)
             self.ended(over)
-            time.sleep(max(_ASK_SECONDS, _RESTS * (time.monotonic() - begun)))
+            time.sleep(max(_ASK_SECONDS, _PAUSE_FACTOR * (time.monotonic() - begun)))
 
 
 def _over(db: sqlite3.Connection, task_ids: Collection[str]) -> list[str]:
-    """Return those of the tasks that have ended, or are gone."""
+    """Return the tasks that have ended or were removed."""
     ids, states = list(task_ids), ",".join(f"'{state}'" for state in sorted(LIVE))
     live: set[str] = set()
     for start in range(0, len(ids), _AT_A_TIME):

@@ -16,7 +16,7 @@ from headrace.domain.errors import Unavailable
 
 
 class Unusable(Unavailable):
-    """The file cannot be used as it is: to try again is in vain until somebody sees to it."""
+    """The file cannot be used: retries fail until the user has fixed the cause."""
 
 
 _BUSY: Final = "another process has held it for too long"
@@ -40,10 +40,10 @@ _SCARCE: Final = 256 * 1024  # bytes: less than SQLite may want at once
 
 
 class errors:  # noqa: N801  a block, as those of contextlib
-    """A block in which SQLite's errors become Unavailable, or Unusable, that say what it means.
+    """A block in which errors of SQLite become Unavailable or Unusable with an explanation.
 
-    *name* is what the file is called, *path* where it is (None: in memory).  One may be entered
-    again, by several threads too.
+    *name* is the name of the file in messages, *path* its path (None: in memory).  Several threads
+    may enter the block, and more than once.
     """
 
     __slots__ = ("_name", "_path")
@@ -56,12 +56,12 @@ class errors:  # noqa: N801  a block, as those of contextlib
         """Begin."""
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Raise what *error* means, if it is one of SQLite's."""
+        """Raise the meaning of *error*, if it is an error of SQLite."""
         if not isinstance(error, sqlite3.DatabaseError):
             return
         code = getattr(error, "sqlite_errorcode", None)
         if code is None or isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError):
-            return  # a defect of ours
+            return  # a defect of Headrace
         raise _meaning(code & 0xFF, f"{self._name}: ", str(error), self._path) from error
 
 
@@ -91,11 +91,11 @@ _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 Identity = tuple[int, int]
-"""What a file is, whatever it is called."""
+"""What identifies a file under any name: device and inode."""
 
 
 def create(name: str, path: Path) -> Identity:
-    """Make an empty file for its owner alone, if there is none; return its identity.
+    """Create an empty file that only its owner may use, if it is missing; return its identity.
 
     SQLite gives the files beside it the same rights.  Raises Unusable.
     """
@@ -111,7 +111,7 @@ def create(name: str, path: Path) -> Identity:
         raise Unusable(f"{name}: {error.strerror}; {_MEND}") from error
     except OSError as error:
         raise Unusable(f"{name}: {error.strerror or error}") from error
-    if not os.access(path, os.R_OK | os.W_OK):  # SQLite would open it as it can, and fail later
+    if not os.access(path, os.R_OK | os.W_OK):  # SQLite would open it read-only, and fail later
         what = "it may not be written to by this user, or not be read"
         raise Unusable(f"{name}: {what}; {_MEND}")
     if not os.access(path.parent, os.W_OK):
@@ -121,7 +121,7 @@ def create(name: str, path: Path) -> Identity:
 
 
 def check_same(name: str, path: Path, identity: Identity | None) -> None:
-    """Raise Unusable where the file at *path* is another one: writes would go nowhere."""
+    """Raise Unusable if the file at *path* was replaced: writes would be lost."""
     try:
         same = _identity(path) == identity
     except (FileNotFoundError, NotADirectoryError):
@@ -131,7 +131,7 @@ def check_same(name: str, path: Path, identity: Identity | None) -> None:
     if not same:
         raise Unusable(
             f"{name}: it was removed or replaced while it was open; start this program again to"
-            " use what is there now"
+            " use the new file"
         )
 
 
@@ -163,5 +163,8 @@ def file_system(mounts: str, path: Path) -> str:
             continue
         folder = Path(_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[1]))
         if (folder == path or folder in path.parents) and len(folder.parts) >= best:
-            best, kind = len(folder.parts), fields[2]  # of two on one folder, the later is seen
+            best, kind = (
+                len(folder.parts),
+                fields[2],
+            )  # the later of two mounts is visible
     return kind

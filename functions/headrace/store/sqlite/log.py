@@ -33,7 +33,7 @@ class Log:
     keeps: Callable[[str], bool] = lambda _queue: False
 
     def line(self, old: Row | None, new: Row | None, *, forgotten: bool = False) -> Line:
-        """Return the line of a write, which gets its time when it is written."""
+        """Return the line of a write; write() adds the time."""
         payload = None
         if new is not None and (old is None or old[-1] != new[-1]) and new[1] is not None:
             payload = new[-1] if self.keeps(new[1]) else None
@@ -46,7 +46,7 @@ class Log:
 
 
 class LoggedWrites:
-    """What a recorder needs of the store."""
+    """The log of writes, as the recorder reads it."""
 
     _db: Database
 
@@ -72,7 +72,7 @@ class LoggedWrites:
 
         Raises Unavailable.
         """
-        # What has come back by a loss of power is dropped again.
+        # Lines that a power failure brings back are dropped again.
         return self._db.write(
             lambda db: (
                 db.execute(

@@ -133,7 +133,7 @@ def task_of(row: Row) -> Task:
 def entry_of(place: Place, row: Row) -> Entry:
     """Return the index entry of (id, scheduled_at, expires_at, retained_until, due_at, rest).
 
-    The rest is None where the group does not matter.
+    The rest is None if the group is not needed.
     """
     id_, scheduled_at, expires_at, retained_until, due_at, rest = row
     at = instant_of(scheduled_at)
@@ -184,13 +184,13 @@ _KB: Final = 1024
 _INSTANT_BYTES: Final = 9  # microseconds since 1970, a byte for two digits
 _SECONDS_BYTES: Final = 6
 _BESIDES: Final = 250
-"""What a task's item takes at most besides its texts in columns, and the rest as it is in JSON."""
+"""The most that an item has besides its texts in columns and the JSON of the rest."""
 
 
 def task_bytes(row: Row | None, payload: int | None = None) -> int:
-    """Return the bytes that the item of a row takes, or less where that is surely under a kilobyte.
+    """Return the bytes of the item of a row, or an estimate if they surely are under a kilobyte.
 
-    *payload* is its bytes where the row is without it.
+    *payload* is the size of the payload, if the row is without it.
     """
     if row is None:
         return 0
@@ -232,7 +232,7 @@ def counted_bytes(place: Place, entries: int) -> int:
 
 
 def control_bytes(kind: str, name: str, fields: Fields | None) -> int:
-    """Return the bytes of a control item, 0 where there is none."""
+    """Return the bytes of a control item, 0 if it is missing."""
     if fields is None:
         return 0
     size = len("pk") + utf8_bytes(kind) + len("sk") + utf8_bytes(name)

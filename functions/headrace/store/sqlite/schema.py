@@ -1,7 +1,7 @@
-"""The tables of the file, and how a file is taken: made, brought up to date, or refused.
+"""The tables of the file: they are created, brought up to date, or the file is refused.
 
-``PRAGMA application_id`` says that a file is ours, ``PRAGMA user_version`` which version of the
-schema it has.  Each entry of ``MIGRATIONS`` brings a file from one version to the next.
+``PRAGMA application_id`` marks a file of Headrace, ``PRAGMA user_version`` is the version of its
+schema.  Each entry of ``MIGRATIONS`` brings a file from one version to the next.
 """
 
 import random
@@ -63,24 +63,24 @@ VERSION: Final = len(MIGRATIONS)
 WAIT_SECONDS: Final = CALL_SECONDS
 """How long another process may hold the file before a call gives up."""
 
-_SHORTEST_PAUSE: Final = 0.0008  # a short transaction: who asks more often waits as long
+_SHORTEST_PAUSE: Final = 0.0008  # as long as a short transaction
 _LONGEST_PAUSE: Final = 0.004
 
 
 def check_library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
-    """Raise Unusable where this Python's SQLite, of *version*, is too old."""
+    """Raise Unusable if the SQLite of this Python, of *version*, is too old."""
     if version < OLDEST_SQLITE:
         has, needed = (".".join(map(str, one)) for one in (version, OLDEST_SQLITE))
         raise Unusable(f"this Python has SQLite {has}; Headrace needs {needed} or newer")
 
 
 def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
-    """Make the tables of an empty file, and those that are new since an older one was written.
+    """Create the tables of an empty file, and the new tables of an older file.
 
-    *name* is what messages call the file.  Raises Unusable, and has changed nothing, for a file
-    that is not ours, for one that a newer Headrace has written, and for one not to be written to.
+    *name* is the name of the file in messages.  Raises Unusable, without a change, for a file of
+    another program or of a newer Headrace, and for a file that is read-only.
     """
-    db.execute("BEGIN")  # what another process makes of it meanwhile is seen as a whole
+    db.execute("BEGIN")  # so that a change by another process is seen completely
     try:
         version = _version(db, name)
     finally:
@@ -104,7 +104,7 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
 
 @cache
 def empty_tables() -> sqlite3.Connection:
-    """Return tables without rows, in memory; to copy them takes a sixtieth of making them."""
+    """Return empty tables in memory; a copy takes a sixtieth of the time to create them."""
     db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     bring_up_to_date(db, ":memory:")
     return db
@@ -120,24 +120,24 @@ def _write_ahead(db: sqlite3.Connection, name: str) -> None:
 
 
 def begin(db: sqlite3.Connection) -> None:
-    """Begin to write, once no other process does."""
-    if db.in_transaction:  # whoever had begun was interrupted, anywhere
+    """Begin a transaction that writes, once no other process writes."""
+    if db.in_transaction:  # the caller that had begun it was interrupted
         db.execute("ROLLBACK")
     retry_while_busy(lambda: db.execute("BEGIN IMMEDIATE"))
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """Undo what was begun, if an error has not done so already; that error is the one to tell."""
+    """Roll back the transaction, if an error has not done so; that error is the one to raise."""
     if db.in_transaction:
         with suppress(sqlite3.Error):
             db.execute("ROLLBACK")
 
 
 def retry_while_busy(attempt: Callable[[], _T]) -> _T:
-    """Make *attempt* until no other process is in the way, or has been so for too long.
+    """Repeat *attempt* while another process locks the file, up to WAIT_SECONDS.
 
-    SQLite's own wait grows to 100 ms between two looks, which is many transactions; and it does
-    not wait at all for some of what it does.
+    SQLite's own pauses grow to 100 ms, which is many transactions; and some of its operations do
+    not wait at all.
     """
     deadline = time.monotonic() + WAIT_SECONDS
     pause = _SHORTEST_PAUSE

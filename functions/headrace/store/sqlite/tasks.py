@@ -1,8 +1,8 @@
 """The table of tasks and its index: changes in transactions, reads, and reads in bulk.
 
 A reader of millions of tasks gets pages of the JSON that DynamoDB has for them (``FilePages``), so
-that it has one way to decode tasks.  Each page is a read of its own: a snapshot that is held for
-longer would keep the log beside the file from being reused.
+that it decodes tasks in one way.  Each page is a separate read, because SQLite cannot reuse the log
+beside the file while a snapshot is open.
 """
 
 import sqlite3
@@ -95,7 +95,7 @@ class TaskTable:
         task_ids: Iterable[str],
         *,
         payload: bool = True,
-        consistent: bool = True,  # only the cost depends on it
+        consistent: bool = True,  # only the cost depends on this
     ) -> dict[str, Task]:
         found = self._found(task_ids, payload=payload, consistent=consistent)
         return {task.id: task for task in found if not task.remains}
@@ -202,10 +202,10 @@ def _bounds(
 
 
 ROW: Final = "row"
-"""Where a scan goes on: the number of the row, which a task keeps for as long as it is there."""
+"""The key of a scan: the number of the row, which a task keeps as long as it exists."""
 
 _ROWS: Final = 5_000  # of a page
-_CHARACTERS: Final = 1024 * 1024  # likewise, as of DynamoDB's pages; one row may be more
+_CHARACTERS: Final = 1024 * 1024  # of a page, as of DynamoDB's pages; one row may be larger
 _UNIT: Final = 4096
 _PAYLOAD: Final = "payload"
 _IN_COLUMNS: Final = frozenset(
@@ -224,10 +224,10 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class FilePages:
-    """One page a call, as bytes: ``Items``, ``ConsumedCapacity`` and ``LastEvaluatedKey``.
+    """Each method returns one page as bytes: ``Items``, ``ConsumedCapacity``, ``LastEvaluatedKey``.
 
-    What is past its retention at *now* is left out, and what is left of tasks that are gone.
-    Units are what DynamoDB would count for what was read.  Every method raises Unavailable.
+    Tasks past their retention at *now* are left out, and tombstones.  The units are those that
+    DynamoDB would count.  Every method raises Unavailable.
     """
 
     db: Database
@@ -235,7 +235,7 @@ class FilePages:
     def parts(self, number: int) -> list[tuple[int, int]]:
         """Return *number* parts of the rows that there are now: behind which one, and up to which.
 
-        A task that is there all the while is in one of them; one that comes later may be in none.
+        A task that exists all the time is in one part; a later task may be in no part.
         """
         with self.db.reading() as db:
             first, last = db.execute(
@@ -326,7 +326,7 @@ class FilePages:
 
 
 def _size(row: Row) -> int:
-    """Return about how long the item of a row is, as far as it was read."""
+    """Return the approximate size of the item of a row, as far as it was read."""
     *_, rest, payload = row
     size = payload if isinstance(payload, int) else len(payload or "")  # of one that was left out
     return 100 + len(rest or "") + size

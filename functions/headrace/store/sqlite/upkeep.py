@@ -1,4 +1,4 @@
-"""What keeps the file in order: the broom, small steps of vacuum, backups, and a look at damage."""
+"""Maintenance of the file: expiry, vacuum in small steps, backups, and checks for damage."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ _TRIAL_MICROS: Final = 60_000_000
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """How many there were of each kind that is past its time, up to the limit of one step."""
+    """The numbers of expired rows that one step removed, by kind."""
 
     tasks: int
     items: int
@@ -37,15 +37,15 @@ class Forgotten:
 
 
 class FileUpkeep:
-    """What the file needs besides the store's protocol; each call is short, but for a backup."""
+    """Maintenance that is not part of the protocol; each call is short, except a backup."""
 
     _db: Database
     _log: Log
 
     def forget(self, limit: int = 500) -> Forgotten:
-        """Remove at most *limit* tasks and control items that are past their time.
+        """Remove at most *limit* expired tasks and control items, as DynamoDB does on its tables.
 
-        As the tables of the cloud do by themselves: a task's removal is logged as forgotten.
+        The log of writes says that a task was forgotten.
         Raises Unavailable.
         """
         now = micros_of(self._log.now())
@@ -69,7 +69,7 @@ class FileUpkeep:
         return self._db.write(write)
 
     def vacuum(self, pages: int = 256) -> int:
-        """Give at most *pages* that hold nothing back to the file system; return how many are left.
+        """Return at most *pages* empty pages to the file system; return the number of the others.
 
         Raises Unavailable.
         """
@@ -83,12 +83,12 @@ class FileUpkeep:
         return self._db.write(write)
 
     def try_write(self) -> None:
-        """Write a megabyte and remove it again: what is smaller finds room where none is left.
+        """Write a megabyte and remove it: a smaller write may succeed on a full disk.
 
-        Raises Unavailable, saying why nothing can be written.
+        Raises Unavailable with the reason if nothing can be written.
         """
         kind, name = "trial", secrets.token_hex(8)
-        until = micros_of(self._log.now()) + _TRIAL_MICROS  # in case nobody removes it
+        until = micros_of(self._log.now()) + _TRIAL_MICROS  # if this process ends first
 
         def write(db: sqlite3.Connection) -> None:
             db.execute(
@@ -103,7 +103,7 @@ class FileUpkeep:
         self._db.write(remove)
 
     def check(self) -> Sequence[str]:
-        """Return a line for each damage of the file, none where it is whole; reads all of it.
+        """Return a line for each damage of the file; this reads the whole file.
 
         Raises Unavailable.
         """
@@ -115,11 +115,10 @@ class FileUpkeep:
         return tuple(line for (line,) in found if line != "ok")
 
     def backup(self, path: str) -> None:
-        """Write a copy of the file as it is now to *path*, while everybody goes on.
+        """Write a copy of the file as it is now to *path*, while reads and writes go on.
 
-        The copy is its owner's alone, whole or not there, and a file like any other.  Raises
-        Conflict where there is one already, InvalidRequest where there is no such folder, and
-        Unavailable.
+        Only its owner may use the copy.  It is complete, or it does not exist.  Raises Conflict if
+        *path* exists, InvalidRequest if its folder does not, and Unavailable.
         """
         target = Path(os.path.realpath(path))
         if not target.parent.is_dir():
@@ -140,7 +139,7 @@ class FileUpkeep:
 
     def _copy(self, name: str, part: Path) -> None:
         with self._db.reading() as source:
-            # From one moment: what others write meanwhile would make it begin anew.
+            # In one transaction: a write by another connection would restart the copy.
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM sqlite_master").fetchall()
             try:
@@ -156,7 +155,7 @@ def _refuse_existing(target: Path) -> None:
 
 
 def _give_name(part: Path, target: Path) -> None:
-    """Let *part* be called *target*, if nothing is called so; both on the disk when it returns."""
+    """Rename *part* to *target*, if *target* is missing, and sync the folder."""
     try:
         os.link(part, target)
     except FileExistsError:

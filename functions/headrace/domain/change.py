@@ -11,8 +11,12 @@ from typing import Any, Final, NamedTuple
 
 from headrace.domain.copies import altered, quick
 from headrace.domain.lifecycle import Rule
+from headrace.domain.patch import Patch, When
 from headrace.domain.task import TURN_LANE, Place, State, Task
 from headrace.domain.task_groups import Turn
+
+KEY_LOCK: Final = "mark"
+"""The field of a key lock that has its text."""
 
 
 @quick
@@ -142,6 +146,13 @@ class KeyLock:
     name: str
     value: str | None
     expects: str | None = None
+
+    def patch(self) -> Patch:
+        """Return the write of the control item in which the lock is stored."""
+        when = (When(KEY_LOCK, "=", self.expects),)
+        if self.value is None:
+            return Patch(self.kind, self.name, when, mode="delete")
+        return Patch(self.kind, self.name, when, put={KEY_LOCK: self.value}, mode="replace")
 
 
 @quick

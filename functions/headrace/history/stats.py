@@ -259,10 +259,10 @@ class StatsOperations(ServicePart):
         settings = queue.settings.alerts
         if settings is None:
             return None
-        from headrace.store.records.alerts import state_of  # noqa: PLC0415  few queues have any
+        from headrace.store.records.queues import alerts_of  # noqa: PLC0415  few queues have any
 
         with flat_rate():
-            state = state_of(self.store, queue)
+            state = alerts_of(self.store, queue)
         return {} if state is None else state.on(settings)
 
     def _groups(self, queue: Queue, rates: EventRates, now: datetime) -> Sequence[GroupGlance]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.change import KEY_LOCK, Change, Entry, KeyLock
 from headrace.domain.copies import quick
 from headrace.domain.ids import new_request_token
 from headrace.domain.indexing import Match
@@ -25,7 +25,7 @@ from headrace.domain.patch import (
     text,
 )
 from headrace.domain.task import Place, State, Task
-from headrace.store.keys import BODY, KEY_LOCK, NOTE, VERSION, WRITTEN_BY
+from headrace.store.keys import BODY, NOTE, VERSION, WRITTEN_BY
 
 _LAST_CHARACTER: Final = "\U0010ffff"
 
@@ -42,7 +42,7 @@ class Done:
 
 @quick
 class Refused:
-    """A condition did not hold; ``task`` is the stored task (None: there is none).
+    """A condition did not hold; ``task`` is the stored task, or None.
 
     Only a new task can be refused by a tombstone (``Task.remains``).  ``blocked`` are the places in
     ``Change.also`` whose own condition did not hold.  A lost race is a normal answer, not an error.
@@ -104,7 +104,7 @@ class CountPage:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of the control table: JSON-like ``body`` under (``kind``, ``name``).
+    """A record of the control table: a JSON-like ``body`` under (``kind``, ``name``).
 
     The store removes it some time after ``expires_at``.  ``note`` is a text that is written apart
     from the body.
@@ -141,14 +141,6 @@ def record_of(item: ControlItem) -> Record:
     body, note = json.loads(text(fields, BODY)), text(fields, NOTE) if NOTE in fields else None
     version, until = number(fields, VERSION), expiry_of(fields)
     return Record(item.kind, item.name, body, version, until, note)
-
-
-def lock_patch(lock: KeyLock) -> Patch:
-    """Return the write of a key lock."""
-    when = (When(KEY_LOCK, "=", lock.expects),)
-    if lock.value is None:
-        return Patch(lock.kind, lock.name, when, mode="delete")
-    return Patch(lock.kind, lock.name, when, put={KEY_LOCK: lock.value}, mode="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +221,7 @@ class Store(Protocol):
         partly: bool = False,
         noting: Noting | None = None,
     ) -> list[Outcome]:
-        """Make each change for itself, if its conditions hold; return outcomes in the same order.
+        """Make each change if its conditions hold; return the outcomes in the same order.
 
         Changes of one task take effect one after the other.  If the table stops answering after
         some changes, that is Unavailable; with *partly* the outcomes of the rest are Refused.
@@ -291,7 +283,7 @@ class Store(Protocol):
         """
 
     def item(self, kind: str, name: str, *, consistent: bool = True) -> Fields | None:
-        """Return the fields of a control item, or None if there is none.
+        """Return the fields of a control item, or None if it is missing.
 
         Without *consistent* it costs half, and the last writes may be missing.
         """
@@ -342,7 +334,7 @@ class Store(Protocol):
 
     def set_key_lock(self, lock: KeyLock) -> bool:
         """Write or remove one key lock without a task; return whether it was as expected."""
-        return self.patch(lock_patch(lock)).made
+        return self.patch(lock.patch()).made
 
     def record(self, kind: str, name: str) -> Record | None:
         """Return a record as last written."""
@@ -393,7 +385,7 @@ class Store(Protocol):
         return self.patch(Patch(kind, name, when, put={NOTE: note})).made
 
     def drop_record(self, kind: str, name: str, *, version: int | None = None) -> bool:
-        """Remove a record, if it has *version* where that is given; return whether it existed."""
+        """Remove a record if it has *version* (None: any); return whether it existed."""
         when = () if version is None else (When(VERSION, "=", version),)
         dropped = self.patch(Patch(kind, name, when, mode="delete"))
         return dropped.made and dropped.fields is not None

@@ -245,7 +245,7 @@ ANSWER_SECONDS: Final = 2.0
 
 
 class Timed(Protocol):
-    """The context object of a Lambda call, as far as it is used."""
+    """The used part of the context object of a Lambda call."""
 
     def get_remaining_time_in_millis(self) -> int:
         """Return the milliseconds until Lambda ends the call."""

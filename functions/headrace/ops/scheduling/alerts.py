@@ -29,7 +29,7 @@ from headrace.ops.shared.lanes import oldest_ready
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, every_record
-from headrace.store.records import alerts as alert_records
+from headrace.store.records import queues as queue_records
 from headrace.store.records import workers as worker_records
 from headrace.store.records.queues import ALERTS
 
@@ -73,7 +73,7 @@ class Alerts(ServicePart):
         record = self.store.record(ALERTS, queue.name)
         before = AlertState(queue.alerts_since)
         if record is not None:
-            stored = alert_records.from_record(record)
+            stored = queue_records.alerts_in(record)
             if stored.epoch > before.epoch:
                 return False
             before = stored if stored.epoch == before.epoch else before
@@ -81,7 +81,7 @@ class Alerts(ServicePart):
         if after == before:
             return True
         version = 0 if record is None else record.version
-        changed = alert_records.to_record(queue.name, after, version + 1)
+        changed = queue_records.alerts_record(queue.name, after, version + 1)
         reports = self._reports(queue, settings, events)
         if not reports:
             return self.store.put_record(changed, replaces=version or None)

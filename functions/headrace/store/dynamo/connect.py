@@ -295,7 +295,9 @@ class Deployment:
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code == "ValidationError":
-                raise InvalidRequest.of("url", f"means {self._rights.of}: there is none") from error
+                raise InvalidRequest.of(
+                    "url", f"means {self._rights.of}: it does not exist"
+                ) from error
             message = f"CloudFormation does not answer: {code}"
             raise Unavailable(message) from error
         except BotoCoreError as error:

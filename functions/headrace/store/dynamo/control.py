@@ -9,7 +9,6 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.patch import ControlItem, Copy, Fields, Patch, Patched, When
 from headrace.domain.patch import Value as FieldValue
 from headrace.store import keys
-from headrace.store.base import lock_patch
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
 from headrace.store.dynamo.statements import single_write
@@ -270,7 +269,7 @@ def transaction(change: Change, tasks: str, control: str) -> tuple[list[dict[str
     for place, also in enumerate(change.also):
         for part in _flat(also):
             write = (
-                patch_write(lock_patch(part), control)
+                patch_write(part.patch(), control)
                 if isinstance(part, KeyLock)
                 else _task_write(part, tasks)
             )

@@ -85,7 +85,7 @@ class IteratorUnusable(Exception):
 
 
 class TableStream:
-    """The stream of the table *table* at the endpoint *url*; None is AWS."""
+    """The stream of the table *table* at the endpoint *url*, or at AWS."""
 
     def __init__(self, url: str | None, table: str) -> None:
         self._table = table

@@ -78,7 +78,7 @@ def from_record(record: Record) -> TaskBatch:
         "expires_at": record.expires_at,
     }
     given |= {"fired": fired, "owed": int(body.get("owed", "0"))}
-    if "names" in body:  # otherwise there are none, or the ids of dead members are in full
+    if "names" in body:  # otherwise the batch has no names, or the ids of dead members in full
         given["members"], given["dead_ids"] = map(tuple, _names_of(body.pop("names")))
     return read_body({"on": (), "total": None, **body}, TaskBatch, **given)
 

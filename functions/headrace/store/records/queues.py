@@ -1,11 +1,13 @@
-"""Records of queues."""
+"""Records of queues and of their alerts."""
 
 import json
 from typing import Any, Final
 
+from headrace.domain.alerts import AlertState
 from headrace.domain.queue import Queue
 from headrace.domain.task import ORDINARY
-from headrace.store.base import Record
+from headrace.shapes import convert
+from headrace.store.base import Record, Store
 from headrace.store.records import body_of, read_body
 
 KIND: Final = "queue"
@@ -64,3 +66,22 @@ def _found_out(record: Record) -> dict[str, Any]:
     if note.get("version") != record.version:
         return {}
     return {name: note[name] for name in _FOUND_OUT if name in note}
+
+
+def alerts_record(queue: str, state: AlertState, version: int) -> Record:
+    """Return *state* as the record of the alerts of *queue*."""
+    body = body_of(state, "alerts")
+    body["alerts"] = {str(name): body_of(alert) for name, alert in state.alerts.items()}
+    return Record(ALERTS, queue, body, version)
+
+
+def alerts_in(record: Record) -> AlertState:
+    """Return the state that alerts_record() wrote."""
+    return convert(record.body, AlertState)
+
+
+def alerts_of(store: Store, queue: Queue) -> AlertState | None:
+    """Return the alerts of *queue* as last written, or None if it has had none yet."""
+    record = store.record(ALERTS, queue.name)
+    state = None if record is None else alerts_in(record)
+    return state if state is not None and state.epoch == queue.alerts_since else None

@@ -10,7 +10,7 @@ from headrace.domain import cost
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.patch import EXPIRES, Fields, Patch, Patched, Value, number
 from headrace.domain.task import LIVE, State, Task
-from headrace.store.base import Done, Outcome, Refused, lock_patch, refused
+from headrace.store.base import Done, Outcome, Refused, refused
 from headrace.store.keys import BODY
 from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.log import Line, Log
@@ -104,12 +104,12 @@ class Commit:
 
     def _open(self, also: KeyLock | Change) -> bool:
         if isinstance(also, KeyLock):
-            return lock_patch(also).is_allowed(item_at(self._db, also.kind, also.name))
+            return also.patch().is_allowed(item_at(self._db, also.kind, also.name))
         return also.allowed(self._task(also.task_id)) and all(map(self._open, also.also))
 
     def _put_also(self, also: KeyLock | Change, times: int) -> None:
         if isinstance(also, KeyLock):
-            _, units = make_patch(self._db, lock_patch(also))
+            _, units = make_patch(self._db, also.patch())
             self._write += times * units
             return
         self._put(also.task_id, also.apply(self._task(also.task_id)), times)

@@ -86,7 +86,7 @@ class TaskEnds:
             begun = time.monotonic()
             try:
                 with self._db.reading() as db:
-                    # First of all: a caller that comes later checks for itself, and a task that
+                    # Before the rest: a later caller reads its task itself, and a task that
                     # ends later changes the version.  Each connection counts versions separately.
                     (version,) = db.execute("PRAGMA data_version").fetchone()
                     waiting = self._waiting_ids()

@@ -326,7 +326,7 @@ class FilePages:
 
 
 def _size(row: Row) -> int:
-    """Return the approximate size of the item of a row, as far as it was read."""
+    """Return the approximate size of the item of a row without columns that were left out."""
     *_, rest, payload = row
     size = payload if isinstance(payload, int) else len(payload or "")  # of one that was left out
     return 100 + len(rest or "") + size

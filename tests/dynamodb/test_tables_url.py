@@ -128,7 +128,7 @@ def without_its_tables(aws: Account) -> str:
 @pytest.mark.parametrize(
     ("url_of", "message"),
     [
-        (nowhere, "url means the stack nowhere in eu-west-1: there is"),
+        (nowhere, "url means the stack nowhere in eu-west-1: it does not exist"),
         (of_something_else, "names no tables of Headrace: it is UPDATE_COMPLETE"),
         (without_its_tables, "has no such table"),
     ],

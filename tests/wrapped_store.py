@@ -4,17 +4,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from headrace.store.base import Store
+from headrace.store.base import Claim, Store
 
 METHODS: Final = tuple(
-    name for name, value in vars(Store).items() if callable(value) and not name.startswith("_")
+    name
+    for name, value in vars(Store).items()
+    if callable(value) and name != "claim" and not name.startswith("_")
 )
 
 
 class WrappedStore:
     """Passes each call to *around* with its name, the method of *store*, and the arguments.
 
-    A store like this wakes no waiting calls: they look again after a while.
+    A store like this has no transactions over several calls, and wakes no waiting calls: they look
+    again after a while.
     """
 
     arrivals = None
@@ -23,3 +26,6 @@ class WrappedStore:
     def __init__(self, store: Store, around: Callable[..., Any]) -> None:
         for name in METHODS:
             setattr(self, name, partial(around, name, getattr(store, name)))
+
+    def claim(self, claim: Claim) -> None:
+        claim.claim()

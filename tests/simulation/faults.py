@@ -8,11 +8,13 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from headrace.domain.errors import Unavailable
-from headrace.store.base import CountPage, EntryPage, Store
+from headrace.store.base import Claim, CountPage, EntryPage, Store
 from tests.simulation.stage import Stage
 
 METHODS = tuple(
-    name for name, value in vars(Store).items() if callable(value) and not name.startswith("_")
+    name
+    for name, value in vars(Store).items()
+    if callable(value) and not name.startswith("_") and name != "claim"
 )
 READS = frozenset(
     {"read", "spent", "ids", "entries", "count", "key_lock", "key_locks", "record", "records"}
@@ -66,6 +68,9 @@ class FaultyStore:
         self.ends = None
         for name in METHODS:
             setattr(self, name, self._wrapped(name))
+
+    def claim(self, claim: Claim) -> None:
+        claim.claim()
 
     def _wrapped(self, name: str) -> Callable[..., Any]:
         real = getattr(self._store, name)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.history.recorder import Recording
     from headrace.history.recounting import BatchRecounting, Recounting
     from headrace.history.stats import StatsOperations
-    from headrace.ops.delivery.dequeue import Deliveries
+    from headrace.ops.delivery.deliveries import Deliveries
     from headrace.ops.delivery.end_webhooks import EndWebhooks
     from headrace.ops.delivery.idempotency import DeliveryBatches
     from headrace.ops.delivery.push import PushDispatch
@@ -142,7 +142,7 @@ class Service:
     spawning: "Spawning" = _part("headrace.ops.tasks.spawn", "Spawning")
 
     # Delivery.
-    deliveries: "Deliveries" = _part("headrace.ops.delivery.dequeue", "Deliveries")
+    deliveries: "Deliveries" = _part("headrace.ops.delivery.deliveries", "Deliveries")
     batches: "DeliveryBatches" = _part("headrace.ops.delivery.idempotency", "DeliveryBatches")
     leases: "Leases" = _part("headrace.ops.shared.leases", "Leases")
     reports: "Reports" = _part("headrace.ops.delivery.reports", "Reports")

@@ -155,18 +155,18 @@ class NotingRefused(Exception):
     """The stored version of a record differs from the expected one, so no change was made."""
 
 
-class EarlyLook(Protocol):
-    """What somebody who waits for tasks does with those that are just being written."""
+class Claim(Protocol):
+    """Selects due tasks and leases them, for Store.claim() and Arrivals.wait()."""
 
-    def look(self) -> Collection[str]:
-        """Take what can be had, and return the ids of those tasks.
+    def claim(self) -> Collection[str]:
+        """Lease what is due, and return the ids of the leased tasks.
 
-        It is called by the thread that writes; all that it reads and writes there is part of that
-        one write, or where it raises, nothing of it.  It must not take long.
+        A store with transactions calls it in the thread that writes.  What it reads and writes
+        there is part of one transaction, and undone if it raises.  It must not take long.
         """
 
     def undo(self) -> None:
-        """Forget what was taken: the write did not come about."""
+        """Forget what claim() leased: its transaction failed."""
 
 
 class Arrivals(Protocol):
@@ -180,13 +180,13 @@ class Arrivals(Protocol):
         queues: Collection[str],
         since: Mapping[str, int],
         seconds: float,
-        early: EarlyLook | None = None,
+        parked: Claim | None = None,
     ) -> Mapping[str, int]:
         """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
 
-        Where the store can, *early* looks within the write that brings a task; if it took some,
-        that ends the wait too.
-        Return the numbers seen last.  Raises Unavailable, and what *early* raises.
+        A store with transactions runs the *parked* claim in the transaction that makes a task due.
+        The wait ends when the claim leases a task.
+        Return the numbers seen last.  Raises Unavailable, and what *parked* raises.
         """
 
 
@@ -229,6 +229,13 @@ class Store(Protocol):
         The record of *noting* is written before the changes, or with them in one transaction, so
         that every reader of a change finds the record.  If that is refused, this raises
         NotingRefused and makes no change.
+        """
+
+    def claim(self, claim: Claim) -> None:
+        """Run *claim*: in one transaction, where the store has transactions over reads and writes.
+
+        No other process leases its tasks then.  It may be run twice, the first time with undo().
+        Raises Unavailable, and what *claim* raises.
         """
 
     def read(

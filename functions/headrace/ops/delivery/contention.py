@@ -194,8 +194,7 @@ class Claims:
 
 
 LISTED_FOR: Final = timedelta(seconds=10)
-LISTED_WHERE_CHEAP_FOR: Final = timedelta(seconds=0.5)
-"""How long a list of workers is believed: who has come since loses races to who does not know."""
+"""How long a list of workers is used: a process does not know the workers that came since."""
 
 _AGAIN: Final = 10  # times as soon where a race was lost, and as much later for each page there is
 _PAGE: Final = 250  # records, those of workers that are silent too, until the table removes them

@@ -238,7 +238,7 @@ def _held(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
     uses = opened(intake.connection)
     source = {intake.queue: uses.queues.cached(intake.queue)}
     for tasks in chunks(uses.leases.held(intake.group, intake.queue, shard), ROWS):
-        yield record_batch(uses.deliveries.whole(source, list(tasks)))
+        yield record_batch(uses.deliveries.with_payloads(source, list(tasks)))
 
 
 def _as_it_was(uses: Service, page: pa.RecordBatch) -> pa.RecordBatch:
@@ -257,7 +257,7 @@ def _still(intake: Intake, page: pa.RecordBatch, held: list[bool]) -> Iterator[p
     found = store(intake.connection).read(rows.column("id").to_pylist())
     leases = dict(leases_in(rows))
     tasks = [task for id_, task in found.items() if str(LeaseName.of(task)) == leases[id_]]
-    if tasks := uses.deliveries.whole(source, tasks):
+    if tasks := uses.deliveries.with_payloads(source, tasks):
         yield record_batch(tasks)
 
 
@@ -292,7 +292,7 @@ def named(
         found = store(connection).read(ids[start : start + ROWS]).values()
         held = [task for task in found if group_of(task.lease_id) == group_id]
         sources = {name: uses.queues.cached(name) for name in {task.queue for task in held}}
-        yield record_batch(uses.deliveries.whole(sources, held))
+        yield record_batch(uses.deliveries.with_payloads(sources, held))
 
 
 def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:

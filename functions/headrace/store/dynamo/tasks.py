@@ -15,7 +15,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.task import Task
 from headrace.safe_logging import safe_logger
 from headrace.store import keys
-from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, Store, refused
+from headrace.store.base import Claim, Done, Noting, NotingRefused, Outcome, Refused, Store, refused
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
@@ -256,6 +256,9 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         if not failed[0]:
             return Refused(change.seen, blocked)
         return refused(change, from_item(item) if item else None, blocked)
+
+    def claim(self, claim: Claim) -> None:
+        claim.claim()
 
     def read(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True

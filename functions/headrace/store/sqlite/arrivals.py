@@ -1,12 +1,11 @@
-"""Who waits for tasks of a queue is woken by the commit that makes one due, in whatever process.
+"""Waiting calls are woken by the commit that makes a task due, in any process.
 
-Each commit that brings a task to wait counts up its queue's number.  Within the process a bell
-rings; of other processes' commits ``PRAGMA data_version`` tells, which one of those who wait asks
-when the file is touched (see ``touches``), and now and then.
+Each commit of a task that waits counts up the number of its queue.  Within the process a bell
+rings.  ``PRAGMA data_version`` tells of commits of other processes.  One of the waiting calls asks
+for it when the file is touched (see ``touches``), and now and then.
 
-Who waits longest in the process that writes may look within that very transaction: what it takes
-is leased by the commit that brings it, with no other commit and sync behind it, and nobody else
-looks for it.
+A call of the process that writes may park its claim: it then runs in the transaction that makes a
+task due.  So the lease needs no commit and sync of its own, and no other call looks for it.
 """
 
 import sqlite3
@@ -20,7 +19,7 @@ from typing import Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.times import micros_of
-from headrace.store.base import EarlyLook
+from headrace.store.base import Claim
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.touches import TouchWatch, touch
 
@@ -41,25 +40,57 @@ Arrived: TypeAlias = dict[str, dict[str, int]]
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
-    """Somebody who waits, and how far its early look has come."""
+class ClaimRun:
+    """A claim that runs within a transaction, in the context of the call that made it."""
 
-    queues: Collection[str]
-    early: EarlyLook
-    until: float  # seconds of the monotonic clock
+    claim: Claim
     context: Context = field(default_factory=copy_context)
-    looking: bool = False  # within a transaction that is not over
-    took: bool = False
+    running: bool = False  # in a transaction that has not ended
+    leased: bool = False
     error: Exception | None = None
+
+    def run(self, database: Database, db: sqlite3.Connection, wake: Callable[[], None]) -> set[str]:
+        """Run the claim within the transaction of *db*, and return the ids of what it leased.
+
+        An error undoes what the claim wrote and is kept in ``error``: the transaction goes on.
+        *wake* is called once the transaction has ended.
+        """
+
+        def end(stands: bool) -> None:  # noqa: FBT001  the signature of when_over()
+            try:
+                if not stands:
+                    self.leased, self.error = False, None
+                    self.claim.undo()
+            finally:
+                self.running = False
+                wake()
+
+        self.running, self.error = True, None
+        database.when_over(end)
+        leased = set[str]()
+        with database.joined(db) as undo:
+            try:
+                leased = set(self.context.run(self.claim.claim))
+            except Exception as error:  # noqa: BLE001  of the claim, not of the caller that writes
+                undo()
+                self.claim.undo()
+                self.error = error
+        self.leased = bool(leased)
+        return leased
+
+
+@dataclass(slots=True, eq=False)
+class _ParkedClaim(ClaimRun):
+    """The claim of a call that waits for tasks of *queues*, *until* a second of the clock."""
+
+    queues: Collection[str] = ()
+    until: float = 0.0
 
     @property
     def waits(self) -> bool:
-        """Whether it still does; who was interrupted may have left it here."""
-        over = self.looking or self.took or self.error
+        """Whether the call still waits; it may have been interrupted without leaving."""
+        over = self.running or self.leased or self.error
         return not over and time.monotonic() < self.until
-
-    def look(self) -> Collection[str]:
-        return self.context.run(self.early.look)
 
 
 class ArrivalNumbers:
@@ -79,7 +110,7 @@ class ArrivalNumbers:
         self._lock = Lock()
         self._bell = Condition(self._lock)
         self._rung = 0
-        self._waiters: list[_Waiter] = []  # with an early look, the longest first
+        self._parked: list[_ParkedClaim] = []  # the longest first
         self._asking = False
         self._watch: TouchWatch | None = None  # of whoever asks; kept for the next
         self._watches = True  # whether there can be one
@@ -102,94 +133,71 @@ class ArrivalNumbers:
             if self._asking and self._watch is not None:
                 self._watch.wake()
 
-    def came(self, db: sqlite3.Connection, arrived: Arrived, now: Callable[[], datetime]) -> bool:
-        """Count that tasks came to wait, within the transaction of *db* that brings them.
+    def note(self, db: sqlite3.Connection, arrived: Arrived, now: Callable[[], datetime]) -> bool:
+        """Count tasks that have become due or wait, within the transaction of *db* that wrote them.
 
-        Whoever waits for them looks first, if any is due.  Return whether some are left, so that
-        others are to know.
+        If one is due, the claim that has been parked for the longest time runs first.  Return
+        whether it has left tasks for other waiting calls.
         """
         if not arrived:
             return False
         left = arrived
-        if (waiter := self._first_for(arrived, now)) is not None:
-            taken = set(self._looked(db, waiter))
-            left = {queue: ids for queue, ids in arrived.items() if not taken.issuperset(ids)}
+        if (parked := self._first_parked(arrived, now)) is not None:
+            leased = parked.run(self._db, db, self._ring_here)
+            left = {queue: ids for queue, ids in arrived.items() if not leased.issuperset(ids)}
         db.executemany(_ARRIVED, [(queue,) for queue in left])
         return bool(left)
 
-    def _first_for(self, arrived: Arrived, now: Callable[[], datetime]) -> _Waiter | None:
-        """Return who has waited longest for any of the tasks that are due, to look early."""
-        if not self._waiters or not self._db.may_be_joined:
+    def _first_parked(self, arrived: Arrived, now: Callable[[], datetime]) -> _ParkedClaim | None:
+        """Return the claim that has been parked longest for any of the tasks that are due."""
+        if not self._parked or not self._db.may_be_joined:
             return None
         by = micros_of(now())
         due = {queue for queue, ids in arrived.items() if min(ids.values()) <= by}
         with self._lock:
-            for waiter in self._waiters:
-                if waiter.waits and not due.isdisjoint(waiter.queues):
-                    waiter.looking = True
-                    return waiter
+            for parked in self._parked:
+                if parked.waits and not due.isdisjoint(parked.queues):
+                    parked.running = True
+                    return parked
         return None
-
-    def _looked(self, db: sqlite3.Connection, waiter: _Waiter) -> Collection[str]:
-        """Let *waiter* look within the transaction of *db*, and hear when that is over."""
-
-        def over(stands: bool) -> None:  # noqa: FBT001  what every outcome is told
-            try:
-                if not stands:
-                    waiter.took, waiter.error = False, None
-                    waiter.early.undo()
-            finally:
-                waiter.looking = False
-                self._ring_here()
-
-        self._db.when_over(over)
-        with self._db.joined(db) as undo:
-            try:
-                taken = waiter.look()
-            except Exception as error:  # noqa: BLE001  of whoever waits, not of whoever writes
-                undo()
-                waiter.early.undo()
-                waiter.error, taken = error, ()
-        waiter.took = bool(taken)
-        return taken
 
     def wait(
         self,
         queues: Collection[str],
         since: Mapping[str, int],
         seconds: float,
-        early: EarlyLook | None = None,
+        parked: Claim | None = None,
     ) -> Mapping[str, int]:
         """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
 
-        In a file *early* looks within the transaction that brings a task of this process; if it
-        took some, that ends the wait too.
-        Return the numbers seen last.  Raises Unavailable, and what *early* raises.
+        In a file the claim *parked* runs in the transaction of this process that makes a task due.
+        The wait ends when it leases a task.
+        Return the numbers seen last.  Raises Unavailable, and what *parked* raises.
         """
-        if early is None or self._db.path is None:
+        if parked is None or self._db.path is None:
             return self._waited(queues, since, seconds, None)
-        waiter = _Waiter(queues, early, time.monotonic() + seconds)
+        own = _ParkedClaim(parked, queues=queues, until=time.monotonic() + seconds)
         try:
             with self._lock:
-                self._waiters = [one for one in self._waiters if one.waits or one.looking]
-                self._waiters.append(waiter)
-            since = self._waited(queues, since, seconds, waiter)
+                self._parked = [one for one in self._parked if one.waits or one.running]
+                self._parked.append(own)
+            since = self._waited(queues, since, seconds, own)
         except Unavailable:
-            self._leave(waiter)
-            if not waiter.took:  # or it was leased for nobody
+            self._leave(own)
+            if not own.leased:  # its tasks must be delivered
                 raise
         finally:
-            self._leave(waiter)
-        if waiter.error is not None:
-            raise waiter.error
+            self._leave(own)
+        if own.error is not None:
+            raise own.error
         return since
 
-    def _leave(self, waiter: _Waiter) -> None:
-        """Let *waiter* be looked for no more, once it is known what its look has come to."""
+    def _leave(self, parked: _ParkedClaim) -> None:
+        """Take a claim out, once the transaction that it may run in has ended."""
         with self._lock:
-            if waiter in self._waiters:
-                self._waiters.remove(waiter)
-            while waiter.looking:
+            if parked in self._parked:
+                self._parked.remove(parked)
+            while parked.running:
                 self._bell.wait()
 
     def _waited(
@@ -197,13 +205,13 @@ class ArrivalNumbers:
         queues: Collection[str],
         since: Mapping[str, int],
         seconds: float,
-        waiter: _Waiter | None,
+        parked: _ParkedClaim | None,
     ) -> Mapping[str, int]:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             with self._lock:
                 rung = self._rung
-            if waiter is not None and not waiter.waits:
+            if parked is not None and not parked.waits:
                 return since
             found = self.numbers(queues)
             if found != since:

@@ -78,7 +78,7 @@ class Control:
             units = 0.0 if made else float(len(tasks))
             if made and tasks:
                 done = Commit(db, self._log).make(tasks)
-                arrived = self._arrivals.came(db, done.arrived, self._log.now)
+                arrived = self._arrivals.note(db, done.arrived, self._log.now)
                 units = done.write
             for patch in patches:
                 units += make_patch(db, patch)[1] if made else 1.0

@@ -173,11 +173,11 @@ class Database(Connections):
         """
         with self._errors:
             db.execute("SAVEPOINT joined")
-            self._joined = (threading.get_ident(), db)
+            outer, self._joined = self._joined, (threading.get_ident(), db)
             try:
                 yield lambda: _undo(db, "joined")
             finally:
-                self._joined = None
+                self._joined = outer
             self._check_under_way(db)
             db.execute("RELEASE joined")
 

@@ -21,6 +21,7 @@ from headrace.domain.task import RETURN_LANE, SHOWN_STATES, TURN_LANE, Place, Ta
 from headrace.domain.times import instant_of, micros_of
 from headrace.store import keys
 from headrace.store.base import (
+    Claim,
     CountPage,
     EntryPage,
     Noting,
@@ -31,7 +32,7 @@ from headrace.store.base import (
 )
 from headrace.store.call_scope import charge
 from headrace.store.items import EVER, SECONDS, Between, Item, to_item
-from headrace.store.sqlite.arrivals import ArrivalNumbers
+from headrace.store.sqlite.arrivals import ArrivalNumbers, ClaimRun
 from headrace.store.sqlite.commits import Commit, MadeChanges, make_patch
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
@@ -76,7 +77,7 @@ class TaskTable:
                 if not noted.made:
                     return None, False, units
             done = Commit(db, self._log).make(changes)
-            return done, self._arrivals.came(db, done.arrived, self._log.now), units
+            return done, self._arrivals.note(db, done.arrived, self._log.now), units
 
         done, waiting, units = self._db.write(write)
         charge(write=units)
@@ -89,6 +90,12 @@ class TaskTable:
             ended = done.ended
             self._db.once_it_stands(lambda: self._ends.ended(ended))
         return done.outcomes
+
+    def claim(self, claim: Claim) -> None:
+        run = ClaimRun(claim)
+        self._db.write(lambda db: run.run(self._db, db, lambda: None))
+        if run.error is not None:
+            raise run.error
 
     def read(
         self,

@@ -163,7 +163,7 @@ class DequeueCall:
         """Forget what the last claim leased."""
         self.deliveries.claims.drop([Entry.of(task) for task in self.tasks])
         if self.batch is not None and self._noted is not None:
-            self.batch.state = self._noted
+            self.batch.restore(self._noted)
         self.tasks = []
 
     def _take(self, *, helps: bool) -> None:

@@ -69,8 +69,8 @@ class DeliveryBatch:
         """Return the noted tasks, and the version of the record, for an undo."""
         return self.noted, self.version
 
-    @state.setter
-    def state(self, before: NotedState) -> None:
+    def restore(self, before: NotedState) -> None:
+        """Forget what was noted since *before*, which was ``state``."""
         self.noted, self.version = before
 
     def leased_before(self, group: LeaseGroup | None, queues: Sequence[Queue]) -> list[Task] | None:

@@ -57,13 +57,13 @@ def _key(entry: Entry) -> _Key:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a queue's tasks: those that fall on ``number`` out of ``of``, a power of two."""
+    """The share of a queue's tasks that hash to ``number`` of ``of``, a power of two."""
 
     of: int = 1
     number: int = 0
 
     def may_take(self, entry: Entry, overtaken: int) -> bool:
-        """Tell whether to take *entry*, which this process has overtaken so many times."""
+        """Return whether to take *entry*, which this process has *overtaken* so many times."""
         of = self.of >> 2 * overtaken  # a quarter as many parts each time
         # By other bits than those of shards and portions: of each, some tasks are in every part.
         return of <= 1 or (crc32(entry.task_id.encode()) >> 16) % of == self.number % of
@@ -128,9 +128,9 @@ class Claims:
     def pick(
         self, window: Sequence[Entry], count: int, *, now: datetime, mine: Part | Portion
     ) -> list[Entry]:
-        """Claim up to *count* entries of *window*, in its order: the first that we *may_take*.
+        """Claim up to *count* entries of *window*, in its order, that are in the part *mine*.
 
-        If there are none, the first of the others, but few.
+        If that part has no free entry, claim a few of the other parts.
         """
         with self._lock:
             self._forget(now)
@@ -179,7 +179,7 @@ class Claims:
         return None
 
     def drop(self, entries: Sequence[Entry]) -> None:
-        """Let go of what could not be taken after all, or was given back."""
+        """Forget *entries* that were not leased after all, or were released."""
         with self._lock:
             for entry in entries:
                 self._taken.pop(_key(entry), None)
@@ -207,7 +207,7 @@ _CALLERS: Final = 20_000
 
 @dataclass(slots=True, eq=False, repr=False)
 class Members:
-    """What this process knows of who takes tasks."""
+    """The processes that lease tasks, as this process knows them."""
 
     store: Store
     now: Callable[[], datetime]
@@ -281,7 +281,7 @@ LOOKS_PER_SECOND: Final = 500
 
 @dataclass(slots=True, eq=False, repr=False)
 class Crowd:
-    """Counts those who sleep; ``with crowd:`` is one of them."""
+    """Counts the sleeping callers; a caller sleeps inside ``with crowd:``."""
 
     _asleep: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)

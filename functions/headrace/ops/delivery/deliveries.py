@@ -1,4 +1,4 @@
-"""Lease due tasks: what every dequeue call of a process shares, and what it does with its tasks."""
+"""Lease due tasks: the state that all dequeue calls of a process share, and payloads."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -148,10 +148,10 @@ class Deliveries(ServicePart):
         self.claims.drop([Entry.of(task) for task in surplus])
 
     def with_payloads(self, sources: Mapping[str, Queue], tasks: list[Task]) -> list[Task]:
-        """Return *tasks* of *sources* with offloaded payloads; dead-letter those that lost theirs.
+        """Return *tasks* of *sources* with offloaded payloads; dead-letter tasks without one.
 
         While the object store does not answer, release the tasks with an offloaded payload.
-        Raises Unavailable where all tasks have one.
+        Raises Unavailable if all tasks have one.
         """
         if not any(task.fetchable for task in tasks):
             return tasks

@@ -82,7 +82,7 @@ class DequeueCall:
     _noted: NotedState | None = field(default=None, init=False)
 
     def run(self) -> DequeueResult:
-        """Lease due tasks, and wait for some if there are none.  Raises as Deliveries.dequeue."""
+        """Lease due tasks; wait for the first if no task is due.  Raises as Deliveries.dequeue."""
         deliveries = self.deliveries
         until = deliveries.now() + timedelta(seconds=self.wait_seconds)
         pause = deliveries.poll_after_seconds
@@ -133,7 +133,7 @@ class DequeueCall:
         )
 
     def claim(self) -> Collection[str]:
-        """Lease what is due and return the ids; raises as ``run``.  See Claim of the store."""
+        """Lease due tasks and return their ids; raises as ``run``.  See Claim of the store."""
         sources = self._sources
         if self._parked:
             if not self.go_on() or self._client_gone():
@@ -215,7 +215,7 @@ class DequeueCall:
             self.tasks += look.lease(look.reclaimed(), count)
 
     def _leased_before(self) -> DequeueResult | None:
-        """Return the tasks that an earlier try leased and still holds; None if there are none."""
+        """Return the tasks that an earlier try leased and still holds, or None."""
         if self.batch is None:
             return None
         deliveries, sources = self.deliveries, self._sources

@@ -88,7 +88,7 @@ class DeliveryBatch:
     def commit(self, changes: Sequence[Change], *, now: datetime) -> list[Outcome]:
         """Commit *changes*, the leases of tasks at *now*; note them before they are visible.
 
-        The note is one more write; under a group there is none.  Returns the known outcomes.
+        The note is one more write; a lease group needs no note.  Returns the known outcomes.
         Raises Overtaken when another try of the same call leases tasks, or has been answered, and
         Unavailable.
         """

@@ -320,7 +320,7 @@ class QueueDequeue:
     def _write(
         self, reserved: Sequence[tuple[Entry, Reservation | None]], now: datetime
     ) -> list[Outcome]:
-        """Write the leases; once more for tasks with a keepalive of their own."""
+        """Write the leases; write again for tasks that set a keepalive."""
         if self.queue.lanes != [0]:
             self._turns |= {entry.task_id: turn_of(self.queue, entry) for entry, _ in reserved}
         store = self.deliveries.store

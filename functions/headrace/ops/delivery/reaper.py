@@ -104,7 +104,7 @@ _QUEUES: Final = 250
 _SHARES: Final = {"queues": 3.0, "jobs": 1.0, "closings": 1.0}
 _STOPS_AFTER: Final = 3  # queues throttled in a row: then the table is
 _MINUTES: Final = 60  # until each partition was read once for expired tasks
-_SCANS: Final = 1_000  # kept in a record, which has room for 2,000
+_SCANS: Final = 1_000  # per record; a record has room for 2,000
 _PAGES_OF_TURNS: Final = 10  # that hold nothing expired
 _SLOW_JOB: Final = timedelta(seconds=10)  # of one pass, for a job without a waiting caller
 

@@ -261,7 +261,7 @@ class Job:
 @dataclass(order=True, slots=True)
 class _Turn:
     used: float  # seconds by the job's share
-    number: int  # the order of those that have had the same
+    number: int  # the order of jobs that used the same time
     job: Job = field(compare=False)
 
 

@@ -1,9 +1,7 @@
-"""What workers say of the tasks they hold.
+"""Carry out the reports of workers on their tasks.
 
 Each report is first planned from the lease alone (see ``domain.settle``) and committed without a
-read; only what was refused is looked at, and planned again from the task as it is.
-
-Long, because one call may hold every kind of report, and all are committed together.
+read.  Only the tasks of refused changes are read, and the report is planned again from the task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +34,7 @@ _LOOKS: Final = 5
 
 
 class ReportStatus(StrEnum):
-    """What a worker may say."""
+    """The status that a worker reports."""
 
     SUCCEEDED = "SUCCEEDED"
     INFLIGHT = "INFLIGHT"
@@ -46,7 +44,7 @@ class ReportStatus(StrEnum):
 
 
 class ReportOutcome(StrEnum):
-    """What became of a report."""
+    """The outcome of a report."""
 
     OK = "OK"
     NOT_FOUND = "NOT_FOUND"
@@ -66,7 +64,7 @@ ACTIONS: Final[Mapping[ReportStatus, Action]] = {
 
 @dataclass(frozen=True, slots=True)
 class WorkerError:
-    """What went wrong, in the worker's words."""
+    """The error that a worker reports."""
 
     type: str = ""
     message: str = ""
@@ -75,12 +73,12 @@ class WorkerError:
 
 _NO_ERROR: Final = WorkerError()
 _NOTHING_SAID: Final = "0"
-_DIGEST_BYTES: Final = 6  # it tells reports under one lease apart, and is no secret
+_DIGEST_BYTES: Final = 6  # distinguishes reports under one lease; no secret
 
 
 @quick
 class TaskReport:
-    """One report; ``lease_id`` as the dequeue gave it, JSON texts as they came in."""
+    """One report; ``lease_id`` as the dequeue returned it, JSON texts unparsed."""
 
     task_id: str
     lease_id: str
@@ -97,7 +95,7 @@ class TaskReport:
     spawn: tuple[tuple[str, TaskSpec], ...] = ()
 
     def digest(self) -> str:
-        """Return a digest of what the report says; two reports of one status are equal by it."""
+        """Return a digest of the content; reports of one status and digest are repeats."""
         error = self.error
         if self.result is None and self.to_queue is None and not self.spawn and error == _NO_ERROR:
             return _NOTHING_SAID
@@ -107,7 +105,7 @@ class TaskReport:
 
 @quick
 class ReportResult:
-    """The result of one report; ``task`` as it is now, if there is one in the queue."""
+    """The result of one report; ``task`` as it is now, if the queue still has it."""
 
     task_id: str
     outcome: ReportOutcome
@@ -117,13 +115,13 @@ class ReportResult:
 
 
 class Reports(ServicePart):
-    """The use case, with what it needs from outside; *spread* gives random numbers in [0, 1)."""
+    """Carries out reports on tasks in flight."""
 
     def report(self, queue: str, reports: Sequence[TaskReport]) -> list[ReportResult]:
         """Carry out *reports* about tasks of *queue*; results in the order given.
 
-        Several reports of one task take effect one after the other.  One whose result cannot be
-        kept changes nothing: its worker has the lease still, and says what is to become of it.
+        Several reports of one task take effect one after the other.  A report whose result cannot
+        be stored changes nothing: its worker keeps the lease and decides what to do.
         Raises NotFound when there is no such queue.
         """
         source = self.service.queues.cached(queue)
@@ -162,7 +160,7 @@ class Reports(ServicePart):
     def _round(
         self, source: Queue, reports: dict[int, TaskReport], now: datetime
     ) -> dict[int, ReportResult]:
-        """Carry out reports of different tasks: blind first, and what was refused by sight."""
+        """Carry out reports of different tasks: first unread, then, if refused, as read."""
         born = {
             place: self._with_children(report, source, now)
             for place, report in reports.items()
@@ -182,9 +180,8 @@ class Reports(ServicePart):
         }
         results, refused = self._commit(reports, blind)
 
-        # What is no lease name of ours is refused too, but only the task can tell how; and a
-        # failure keeps the attempt and the worker, and who waits again its priority, which the id
-        # of a group does not name.
+        # Only the task shows why an unknown lease name is refused.  The id of a lease group does
+        # not name the attempt, the worker and the priority, which a failure and a release need.
         unread = [place for place in reports if held[place] is None]
         if unread:
             tasks = self.store.read([reports[place].task_id for place in unread])
@@ -203,7 +200,7 @@ class Reports(ServicePart):
                 else:
                     known = _held_as_seen(report, task)
                     by_sight[place] = self._plan(report, known, source, now)
-            made, refused = self._commit(reports, by_sight)  # refused: it changed behind our back
+            made, refused = self._commit(reports, by_sight)  # refused: the task has just changed
             results |= made
             if not refused:
                 return results
@@ -223,7 +220,7 @@ class Reports(ServicePart):
     def _give_birth(
         self, report: TaskReport, task: Task | None, source: Queue, now: datetime
     ) -> ReportResult | None:
-        """Try it once on *task* as it was read; None when that has just changed."""
+        """Try once on *task* as it was read; return None if it has changed since."""
         secret = _secret(report)
         if task is not None and _repeated(report, source, task):
             born = _begun(report) or task.started_at or now
@@ -260,7 +257,7 @@ class Reports(ServicePart):
     def _commit(
         self, reports: Mapping[int, TaskReport], planned: Mapping[int, Change | ReportResult]
     ) -> tuple[dict[int, ReportResult], dict[int, Task | None]]:
-        """Return the results there are, and the tasks of the changes that were refused."""
+        """Return the known results, and the tasks of the refused changes."""
         changes = {place: plan for place, plan in planned.items() if isinstance(plan, Change)}
         results = {place: plan for place, plan in planned.items() if isinstance(plan, ReportResult)}
         refused: dict[int, Task | None] = {}
@@ -300,7 +297,7 @@ class Reports(ServicePart):
                 return self._move(report, held, now)
 
     def _order_fault(self, report: TaskReport, held: Held, target: Queue) -> str | None:
-        """Return what keeps a task out of the strict order of *target*, with the field first."""
+        """Return why a task cannot join the strict order of *target*, with the field first."""
         if fault := target.order_fault({"delay_in_seconds": report.delay_in_seconds}):
             return fault
         task = held.task or self.store.read([held.task_id], payload=False).get(held.task_id)
@@ -311,7 +308,7 @@ class Reports(ServicePart):
         try:
             target = self.service.queues.cached(report.to_queue or "")
         except NotFound as missing:
-            # Should the move have happened before its target was deleted, the task went with it.
+            # If the task was moved before its target was deleted, it was deleted too.
             return ReportResult(
                 report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}"
             )
@@ -332,7 +329,7 @@ class Reports(ServicePart):
 
 
 def _held(report: TaskReport, queue: Queue) -> Held | None:
-    """Return the delivery that *report* names; None where only the task can tell."""
+    """Return the delivery that *report* names; None if only the task identifies it."""
     lease = LeaseName.parse(report.lease_id)
     if lease is not None:
         return Held(
@@ -359,7 +356,7 @@ def _held_as_seen(report: TaskReport, task: Task) -> Held:
 
 
 def _named_group(report: TaskReport) -> str | None:
-    """Return the group whose id *report* calls the lease by, if it does."""
+    """Return the id of the lease group, if *report* names one."""
     return report.lease_id if is_group_id(report.lease_id) else None
 
 
@@ -370,16 +367,16 @@ def _settled_name(report: TaskReport) -> str | None:
 
 
 def _begun(report: TaskReport) -> datetime | None:
-    """Return when the delivery began that *report* is of, if its lease says so."""
+    """Return the start of the delivery that *report* ends, if its lease names it."""
     lease = LeaseName.parse(report.lease_id)
     return None if lease is None else lease.started_at
 
 
 def _left_by(report: TaskReport, task: Task) -> Task | None:
-    """Return what *report* has left of *task*, of which the store says how it was last.
+    """Return *task*, as the store last had it, after *report* took effect.
 
-    None where nothing is kept, and for a task that has moved on to a queue that the caller may not
-    know of.  A task that is in flight was settled by it and delivered again.
+    Return None if it is not kept, or has moved to a queue that the caller may not see.  A settled
+    task that is in flight was delivered again.
     """
     if not visible(task.queue):
         return None
@@ -391,20 +388,20 @@ def _left_by(report: TaskReport, task: Task) -> Task | None:
 
 
 def _if_visible(task: Task) -> Task | None:
-    """Return *task*, or None if it has moved to a queue that the caller may not know of."""
+    """Return *task*, or None if it has moved to a queue that the caller may not see."""
     return task if visible(task.queue) else None
 
 
 def _secret(report: TaskReport) -> str:
-    """Return a secret that no other delivery's report has, to make ids of children from."""
+    """Return a secret of this delivery, from which the ids of children are derived."""
     name = _settled_name(report) or ""
     return f"{name}:{report.task_id}" if _named_group(report) else name
 
 
 def _repeated(report: TaskReport, queue: Queue, task: Task) -> bool:
-    """Tell whether *report*, or one that says the same, took effect on *task* before.
+    """Return whether *report*, or an equal one, took effect on *task* before.
 
-    Not if the task is under the group that is named once more: the report may be about that.
+    False if the named group has leased the task again: the report may be about that delivery.
     """
     action = ACTIONS[report.status]
     if not _is_settled(report, task) or task.settled_status != action:
@@ -415,16 +412,16 @@ def _repeated(report: TaskReport, queue: Queue, task: Task) -> bool:
 
 
 def _is_settled(report: TaskReport, task: Task) -> bool:
-    """Tell whether the delivery that *report* names was ended by a report."""
+    """Return whether a report ended the delivery that *report* names."""
     name = _settled_name(report)
     return name is not None and task.settled_lease_id == name and group_of(task.lease_id) != name
 
 
 def _contradicts(report: TaskReport, queue: Queue, task: Task) -> bool:
-    """Tell whether another report has settled the lease of *report*; it is no repeat of that.
+    """Return whether a different report has settled the lease of *report*.
 
-    A heartbeat settles nothing.  A task that was moved is looked at only for another move of it:
-    any other report is about a task that its queue does not have.
+    A heartbeat settles nothing.  For a moved task only another move counts: any other report is
+    about a task that its queue does not have.
     """
     if report.status is ReportStatus.INFLIGHT or not _is_settled(report, task):
         return False
@@ -435,7 +432,7 @@ def _contradicts(report: TaskReport, queue: Queue, task: Task) -> bool:
 def _refusal(
     report: TaskReport, queue: Queue, task: Task | None, now: datetime
 ) -> ReportResult | None:
-    """Name the reason why *report* changes nothing of *task*; None when it should."""
+    """Return the refusal if *report* must not change *task*, or None."""
     if task is not None and not task.hidden(now) and _contradicts(report, queue, task):
         shown = task if task.queue == queue.name else None
         why = "another report has settled this lease"
@@ -471,7 +468,7 @@ def _task_error(report: TaskReport, held: Held, now: datetime) -> TaskError:
 
 
 def _one_of_each_task(waiting: Mapping[int, TaskReport]) -> dict[int, TaskReport]:
-    """Return the first report of each task, so that each is planned on what came before."""
+    """Return the first report of each task: later ones are planned on its effect."""
     first: dict[str, int] = {}
     for place, report in waiting.items():
         first.setdefault(report.task_id, place)

@@ -1,6 +1,6 @@
-"""Handing out what is due in one shard of a queue, thousands of tasks at a time, under a group.
+"""Lease thousands of due tasks of one shard of a queue at a time, under a lease group.
 
-For workers beside the tables, such as the stations on Spark, which divide a queue by its shards.
+Used by workers with direct access to the store, such as Spark, which read a queue shard by shard.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +26,9 @@ class ShardDeliveries(ServicePart):
     """The use cases, with what they need from outside."""
 
     def due(self, queue: str, *, by: datetime | None = None) -> bool:
-        """Tell whether a task of *queue* could be dequeued now that was due *by* an instant.
+        """Return whether *queue* has a task to dequeue now that was due *by* an instant.
 
-        Where there is none, lapsed leases are taken back first, as by any dequeue.
+        If it has none, reclaim lapsed leases first, as any dequeue does.
         Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
         """
         source = self.source(queue)
@@ -78,10 +78,10 @@ class ShardDeliveries(ServicePart):
     ) -> Iterator[list[Task]]:
         """Yield up to *count* due tasks of one shard, *page* at a time, leased under a group.
 
-        They come in order of their turns, no page is empty, and each is leased only when it is
-        asked for.  Ends early where nothing more is due, or the queue's limits allow no more.
-        Raises NotFound when there is no such queue, InvalidRequest for one with a target, and
-        LeaseLost unless the group is open.
+        The tasks come in the order of their turns.  No page is empty, and a page is leased only
+        when the caller asks for it.  Ends early if no further task is due, or a limit is
+        reached.  Raises NotFound when there is no such queue, InvalidRequest for one with a target,
+        and LeaseLost unless the group is open.
         """
         reader: ShardReader | None = None
         looked_at = None
@@ -127,7 +127,7 @@ class ShardDeliveries(ServicePart):
         return [task for task in leased if task not in changed]
 
     def contended(self, queue: str, shard: int) -> bool:
-        """Tell whether tasks of a shard seem due that nothing but others' leasing holds back.
+        """Return whether tasks of a shard seem due that only other workers' leasing delays.
 
         Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
         """
@@ -141,7 +141,7 @@ class ShardDeliveries(ServicePart):
         """Return *queue*.  Raises NotFound, and InvalidRequest for one with a target."""
         source = self.service.queues.cached(queue)
         if source.settings.target is not None:
-            message = f"queue {queue} has a target: its tasks are sent there, and nobody reads them"
+            message = f"queue {queue} has a target: its tasks are pushed, not dequeued"
             raise InvalidRequest(message)
         return source
 

@@ -90,7 +90,7 @@ class Alerts(ServicePart):
     def _reports(
         self, queue: Queue, settings: AlertSettings, events: Sequence[AlertEvent]
     ) -> list[Change]:
-        """Plan the tasks that report *events*, without those that exist already."""
+        """Plan the tasks that report *events*, except existing ones."""
         if not events or settings.queue is None or queue.alerts_since is None:
             return []
         try:

@@ -41,7 +41,7 @@ class AuditRecord:
     ``actor`` is the name of the key that did it, ``actor_id`` its id, because names may be used
     again.  ``reason`` is the reason in the actor's words; ``before`` and ``after`` are the settings
     that it changed.  For an action in the background, ``run`` is its id, ``left`` counts the
-    skipped tasks by reason, and ``stopped`` tells why it ended early.
+    skipped tasks by reason, and ``stopped`` says why it ended early.
     """
 
     at: datetime

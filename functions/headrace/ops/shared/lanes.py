@@ -88,7 +88,7 @@ def some_due(store: Store, place: Place, until: datetime) -> bool:
 
 @dataclass(slots=True)
 class _Lane:
-    """A lane as far as it was read: the entries not yet given, and the last position."""
+    """The read part of a lane: the entries not yet yielded, and the last position."""
 
     place: Place
     unread: deque[Entry] = field(default_factory=deque)

@@ -281,4 +281,4 @@ def _lost(group: LeaseGroup | None) -> LeaseLost:
         return LeaseLost("there is no such lease, or it ended long ago")
     if group.state is GroupState.CLOSED:
         return LeaseLost("the lease was closed; open a new one")
-    return LeaseLost("the lease has lapsed; what it held is taken back. Open a new one")
+    return LeaseLost("the lease has lapsed and lost its tasks; open a new one")

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 class ServicePart:
-    """A part of the service, which takes other parts from *service* when it needs them."""
+    """A part of the service; finds the other parts through *service*."""
 
     def __init__(self, service: "Service") -> None:
         self.service = service

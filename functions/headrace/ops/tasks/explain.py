@@ -178,8 +178,8 @@ def _not_due(task: Task) -> str:
 
 def _nobody(queue: Queue) -> str:
     return (
-        f"no worker listens to queue {queue.name}: none says so, and nothing was started in the"
-        " last two minutes"
+        f"no worker listens to queue {queue.name}: no worker has announced itself, and no"
+        " task was started in the last two minutes"
     )
 
 
@@ -206,8 +206,8 @@ def _leased(task: Task, now: datetime) -> NotRunningReason:
         who = task.worker or "its worker"
         ago = f"{(now - end).total_seconds():.0f} s ago"
         detail = (
-            f"{who} has not been heard of, and the lease ended {ago}: the task is taken back by the"
-            " next worker that asks, at the latest within a minute"
+            f"{who} has not been heard of, and the lease ended {ago}: the next worker that"
+            " dequeues here reclaims the task, at the latest within a minute"
         )
         return NotRunningReason(ReasonCode.LEASED, detail)
     by = f" by {task.worker}" if task.worker else ""

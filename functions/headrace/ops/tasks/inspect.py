@@ -249,7 +249,7 @@ class Inspect(ServicePart):
     def known_ids(self, where: TaskFilter) -> Sequence[str] | None:
         """Return all ids that *where* can match, if it names their prefix and there are few.
 
-        A caller who may not see all queues gets only a whole id, because the number and the cost of
+        A caller with access to some queues gets only a whole id, because the number and the cost of
         the other ids would show how many tasks of other queues have such an id.
         """
         prefix = where.id_prefix

@@ -26,11 +26,11 @@ MAKES: Final = (BatchEvent.ENDED, BatchEvent.SUCCEEDED)
 
 @dataclass(frozen=True, slots=True)
 class BatchStep:
-    """A member of a batch, or one that is still to be made.
+    """A member of a batch, created or planned.
 
-    ``task_id`` is the id that it has or will have.  Its ``task`` is None before it is made, and
-    after it was dropped.  It waits for the steps ``after``; its ``part`` counts their ends, and is
-    None if ``after`` is empty.
+    ``task_id`` is the id of the present or future task.  ``task`` is None before it is created and
+    after it was dropped.  The step waits for the steps ``after``; ``part`` counts their ends, and
+    is None if ``after`` is empty.
     """
 
     task_id: str

@@ -1,6 +1,6 @@
 """Plans of changes of tasks that no worker holds: pure functions from facts to a Change.
 
-Rule of the file and of ``settle``: decide here, write elsewhere.  Clocks and chance are arguments.
+This module and ``settle`` decide and never write.  The time and random numbers are arguments.
 """
 
 from collections.abc import Mapping
@@ -323,7 +323,7 @@ def delete(task: Task, *, unless_changed: bool = False) -> Change:
 def still_there(task: Task) -> tuple[Condition, ...]:
     """Return the conditions that this is the task as read, in the same queue and state.
 
-    One that was deleted and enqueued again under the same id is another task.
+    A task that was deleted and enqueued again under the same id is another task.
     """
     if task.spent is not None:
         return (Equals("spent", task.spent), Equals("created_at", task.created_at))
@@ -338,7 +338,7 @@ def unchanged(task: Task) -> tuple[Condition, ...]:
 def purge(of: Entry | Task) -> Change:
     """Plan a removal from the state in which a task was read, in this very life of it.
 
-    Of a finished one an index entry will do: its time is that of its finish, which freed its key.
+    For a finished task an index entry suffices: its time is the finish, which released its key.
     """
     row = rule(Action.PURGE, of.place.state, None)
     if isinstance(of, Task):
@@ -363,16 +363,15 @@ def parted(change: Change, of: Task | None) -> Change:
 def end(
     change: Change, queue: Queue, *, now: datetime, retention: Seconds, of: Task | None
 ) -> Change:
-    """Complete a change that ends a task's life: it is kept for *retention* seconds, or gone.
+    """Complete a change that ends a task's life: keep it for *retention* seconds, or remove it.
 
     A member of a batch is kept for an hour at least, so that its result can be read.  If *of* was
-    not read, it is assumed to be no member, on condition of the write.  parted() removes the key
+    not read, the write requires that the task is no member.  parted() removes the key
     lock.
 
-    Of one that is gone its id stays for a while, at no cost: the write that takes it out of the
-    index is what a removal costs.  So an enqueue whose answer was lost, and is repeated after the
-    task is done, creates no second task.  If another queue is notified of the end, the
-    tombstone keeps how the task ended.
+    A removed task leaves a tombstone for a while, in the write that removes its index entry.  So
+    a repeat of an enqueue whose answer was lost creates no second task.  If another queue is
+    notified of the end, the tombstone keeps how the task ended.
     """
     target = change.rule.target
     if target is None:

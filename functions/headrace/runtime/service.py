@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.ops.delivery.idempotency import DeliveryBatches
     from headrace.ops.delivery.push import PushDispatch
     from headrace.ops.delivery.reaper import Reaper
-    from headrace.ops.delivery.reports import Reports
+    from headrace.ops.delivery.report_calls import Reports
     from headrace.ops.delivery.shard_deliveries import ShardDeliveries
     from headrace.ops.operators.action_work import ActionWork
     from headrace.ops.operators.actions import ActionOperations
@@ -145,7 +145,7 @@ class Service:
     deliveries: "Deliveries" = _part("headrace.ops.delivery.deliveries", "Deliveries")
     batches: "DeliveryBatches" = _part("headrace.ops.delivery.idempotency", "DeliveryBatches")
     leases: "Leases" = _part("headrace.ops.shared.leases", "Leases")
-    reports: "Reports" = _part("headrace.ops.delivery.reports", "Reports")
+    reports: "Reports" = _part("headrace.ops.delivery.report_calls", "Reports")
     reaping: "Reaper" = _part("headrace.ops.delivery.reaper", "Reaper")
     indexing: "Indexing" = _part("headrace.ops.search.indexing", "Indexing")
     orphans: "Orphans" = _part("headrace.ops.shared.jobs", "Orphans")

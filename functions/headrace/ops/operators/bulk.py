@@ -52,7 +52,7 @@ _DONE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BulkOutcome:
-    """What became of one task."""
+    """The outcome of one task."""
 
     id: str
     outcome: str
@@ -75,7 +75,7 @@ _Meant = Callable[[Task, datetime], bool]
 
 @dataclass(frozen=True, slots=True)
 class BulkAnswer:
-    """How many tasks the action takes, how many it changed, and where to go on."""
+    """How many tasks the action takes, how many it changed, and where to continue."""
 
     matched: int
     changed: int
@@ -86,14 +86,14 @@ class BulkAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What is to be done, and where."""
+    """An action, with its queues and options."""
 
     queue: Queue
     action: BulkAction
     target: Queue | None
     dry_run: bool
     undo: Undo | None = None
-    at: datetime | None = None  # the time that tasks are given, when it is not now
+    at: datetime | None = None  # the time to write into tasks, instead of now
 
 
 class BulkOperations(ServicePart):
@@ -117,17 +117,16 @@ class BulkOperations(ServicePart):
     ) -> BulkAnswer:
         """Do *action* to the tasks named; one result for each, in the order given.
 
-        What is deleted can be brought back within *undo_in_seconds*, by the answer's undo; with
-        *undo_id* by that one, of a call before.  *reason* is why, for the audit.
-        Raises NotFound for either queue, InvalidRequest for a move that goes nowhere, and as
-        Undos.join(), checked_reason().
+        The answer's undo restores deleted tasks within *undo_in_seconds*; *undo_id* joins the undo
+        of an earlier call.  The audit keeps the *reason*.  Raises NotFound for either queue,
+        InvalidRequest for a move to the same queue, and as Undos.join(), checked_reason().
         """
         job, why = self._job(queue, action, to_queue, dry_run=dry_run), checked_reason(reason)
         known = None if undo_id is None else self.service.undos.join(queue, undo_id)
         found = self.store.read(ids)
         if dry_run:
             return self._each(job, ids, found, ActionOutcome(0, 0))
-        noted = _noted(to_queue)
+        noted = {"to_queue": to_queue} if to_queue else None
         with self.service.audit.action(
             action, queue=queue, where=noted, ids=ids, by_parts=True, reason=why
         ) as outcome:
@@ -148,9 +147,9 @@ class BulkOperations(ServicePart):
         undo_in_seconds: Seconds = 0,
         reason: str = "",
     ) -> BulkAnswer:
-        """Do *action* to the tasks *where* means and the action takes, up to *limit* of them.
+        """Do *action* to up to *limit* tasks that match *where* and that the action takes.
 
-        With a cursor in the answer there may be more; the undo of the first call is that of all.
+        With a cursor in the answer there may be more; all calls share the undo of the first.
         Raises as by_ids(), and InvalidRequest for a forged cursor and an unknown state.
         """
         job, why = self._job(queue, action, to_queue, dry_run=dry_run), checked_reason(reason)
@@ -162,7 +161,7 @@ class BulkOperations(ServicePart):
         check_states(where.states, name="filter.state")
         if dry_run:
             return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
-        noted = {**where.fields(), **(_noted(to_queue) or {})}
+        noted = where.fields() | ({"to_queue": to_queue} if to_queue else {})
         with self.service.audit.action(
             action, queue=queue, where=noted, by_parts=True, reason=why
         ) as outcome:
@@ -186,20 +185,20 @@ class BulkOperations(ServicePart):
     ) -> list[BulkOutcome]:
         """Do *action* to the tasks *seen* that have not changed since and that *where* matches.
 
-        *undo* can restore what is deleted.  *stamps* are the times at which this part was begun,
-        the current one last: a task that carries one of them is done already, and is reported as
-        done.  With *only_look*, nothing else is done, and all other tasks are reported as skipped.
-        Returns the outcomes; the caller writes the audit.  Raises as by_ids().
+        *undo* can restore deleted tasks.  *stamps* are the start times of all tries of this part,
+        the current one last: a task with one of them was changed before, and is reported as done.
+        With *only_look*, change nothing and report all other tasks as skipped.  The caller writes
+        the audit.  Raises as by_ids().
         """
         job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo, at=stamps[-1])
         found = self.store.read([each.id for each in seen])
         gone = [each.id for each in seen if each.id not in found]
-        remains = self.store.spent(gone) if gone else {}
+        tombstones = self.store.spent(gone) if gone else {}
         undo_id = None if undo is None else undo.id
         all_gone = action is BulkAction.DELETE and undo is None and len(stamps) > 1
 
         def plan_of(each: TaskSnapshot) -> Change | BulkOutcome:
-            task = found.get(each.id) or remains.get(each.id)  # nothing, if it went for good
+            task = found.get(each.id) or tombstones.get(each.id)
             if all_gone if task is None else acted(action, task, stamps, undo_id):
                 return BulkOutcome(each.id, _DONE[action])
             if only_look or task is None or task.queue != queue or task.hidden(self.now()):
@@ -213,7 +212,7 @@ class BulkOperations(ServicePart):
             if isinstance(outcome, Done):
                 left = _leaves(found[each.id], change, outcome)
                 return self._noted(job, found[each.id], gone=left)
-            # Touched since it was read, perhaps by this very work, or its key is held: look again.
+            # Changed since it was read, perhaps by an earlier try, or its key is held: read it.
             now = found[each.id] if outcome.blocked else outcome.task
             if now is not None and acted(action, now, stamps, undo_id):
                 return BulkOutcome(each.id, _DONE[action])
@@ -247,14 +246,14 @@ class BulkOperations(ServicePart):
         scope: str,
         outcome: ActionOutcome,
     ) -> BulkAnswer:
-        """Act on one task after the other, counting in *outcome* what is done."""
+        """Act on one task after the other; count them in *outcome*."""
         until = self.now() + timedelta(seconds=self.patience)
         taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
         page = _PAGE if limit is None else min(_PAGE, limit)
 
         def visit() -> Iterator[list[Any]]:
             for task, after in self.service.inspect.walk(job.queue, taken, walk, page=page):
-                # A restart would meet again what it has restarted itself.
+                # A restarted task matches again; skip it.
                 if task is not None and not _came_later(task, walk.as_of):
                     result = self._one(job, task.id, task, partial(_meant_by, taken))
                     _count(result, job, outcome)
@@ -268,23 +267,21 @@ class BulkOperations(ServicePart):
     def _each(
         self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome
     ) -> BulkAnswer:
-        """Act on one after the other, counting in *outcome* what is done."""
+        """Act on the tasks *ids* one after the other; count them in *outcome*."""
         results: list[BulkOutcome] = []
         met: dict[str, BulkOutcome] = {}
         for task_id in ids:
             task = found.get(task_id)
             if before := met.get(task_id):  # the task that was read is out of date
-                task = self._after(job, task, before) if job.dry_run else self._read(task_id)
+                again = None if job.dry_run else self.store.read([task_id])
+                task = self._after(job, task, before) if again is None else again.get(task_id)
             results.append(self._one(job, task_id, task))
             _count(results[-1], job, outcome)
             met.setdefault(task_id, results[-1])
         return BulkAnswer(outcome.matched, outcome.changed, tuple(results))
 
-    def _read(self, task_id: str) -> Task | None:
-        return self.store.read([task_id]).get(task_id)
-
     def _after(self, job: _Job, task: Task | None, first: BulkOutcome) -> Task | None:
-        """Return *task* as the action would have left it that a dry run came to *first* for."""
+        """Return *task* as the action would leave it if the dry run ended with *first*."""
         if task is None or first.outcome != _DONE[job.action]:
             return task
         change = self._planned(job, task, None)
@@ -320,7 +317,7 @@ class BulkOperations(ServicePart):
         return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
 
     def _noted(self, job: _Job, task: Task, *, gone: bool) -> BulkOutcome:
-        """Tell the lines and lease groups that wait for *task*, and return the outcome."""
+        """Notify the lines and lease groups that wait for *task*; return the outcome."""
         if job.action is BulkAction.CANCEL:
             note_cancelled(self.store, task)
         if gone:
@@ -345,7 +342,7 @@ class BulkOperations(ServicePart):
     def _in_line(
         self, to: Queue, task: Task, plan: Callable[..., Change | Unfit]
     ) -> Change | Unfit:
-        """Plan it with the turn of *task* in queue *to*: a new one, unless its place is kept."""
+        """Plan the action with the turn of *task* in queue *to*: a new one, or the kept one."""
         if to.strict and self.service.lines.keeps_place(to, task):
             return plan(turn=turn_kept(task))
         turn = self.service.lines.take_once(to, task.id, task)
@@ -353,7 +350,7 @@ class BulkOperations(ServicePart):
         return change if isinstance(change, Unfit) else replace(change, turn=turn)
 
     def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
-        """What would become of *task*, without touching it."""
+        """Return the outcome that a dry run predicts for *task*."""
         if job.action is BulkAction.RESTART and task.dedupe_key is not None:
             _, held = self._holder(change, job.queue)
             if held is not None:
@@ -361,14 +358,9 @@ class BulkOperations(ServicePart):
         return BulkOutcome(task.id, _DONE[job.action])
 
     def _holder(self, change: Change, queue: Queue) -> tuple[str | None, Task | None]:
-        """Return who holds the dedupe key that *change* wants, and that task if it lives."""
+        """Return the id of the task with the dedupe key of *change*, and that task if it lives."""
         lock = next(also for also in change.also if isinstance(also, KeyLock))
         return key_holder(self.store, queue.name, lock.name, self.now())
-
-
-def _noted(to_queue: str | None) -> dict[str, str] | None:
-    """Return the target of tasks as the audit notes it."""
-    return {"to_queue": to_queue} if to_queue else None
 
 
 def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
@@ -380,7 +372,7 @@ def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
 
 
 def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
-    where = replace(where, payload={})  # the look has compared it, and it never changes
+    where = replace(where, payload={})  # compared before, and it never changes
     return where.means(task) and any(span.holds(task) for span in where.spans(now))
 
 

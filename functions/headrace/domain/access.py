@@ -21,7 +21,7 @@ from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, Forbidden
-from headrace.domain.task import Task, untold
+from headrace.domain.task import Task, without_texts
 
 _ANY: Final = "*"
 _SHOWN: Final = 128  # characters of a name in a message; longer names do not exist
@@ -206,7 +206,7 @@ def as_seen_by(principal: Principal, task: Task) -> Task:
     """Return *task* as *principal* may see it: without payload, result and progress, or whole."""
     if principal.may(Permission.DETAILS):
         return task
-    return untold(task)
+    return without_texts(task)
 
 
 # A refusal names the right that is needed, and nothing about the data.

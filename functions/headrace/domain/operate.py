@@ -236,7 +236,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
         clear=tuple(dict.fromkeys((*moved.clear, *cleared(ClearedBy.MOVE)))),
         done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
     )
-    return plan.parted(change, task)
+    return plan.release_dedupe_key(change, task)
 
 
 def _reborn(

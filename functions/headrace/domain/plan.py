@@ -288,7 +288,8 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
         when += (Unset("on_expiry"),)
     elif task.on_expiry is OnExpiry.DROP and task.started_at is None:
         row = rule(Action.DELETE, State.ENQUEUED, None, actor=Actor.SERVICE)
-        return parted(Change(row, task.id, when=(*when, *unchanged(task)), gone=True), task)
+        change = Change(row, task.id, when=(*when, *unchanged(task)), gone=True)
+        return release_dedupe_key(change, task)
     row = rule(Action.EXPIRE, State.ENQUEUED, State.DEAD)
     task_id = of.id if isinstance(of, Task) else of.task_id
     change = Change(row, task_id, when=when, put={"dead_reason": DeadReason.EXPIRED})
@@ -317,7 +318,7 @@ def delete(task: Task, *, unless_changed: bool = False) -> Change:
     """Plan a removal from the task's state; with *unless_changed*, only of the version read."""
     row = rule(Action.DELETE, task.state, None)
     when = unchanged(task) if unless_changed else still_there(task)
-    return parted(Change(row, task.id, when=when, gone=True), task)
+    return release_dedupe_key(Change(row, task.id, when=when, gone=True), task)
 
 
 def still_there(task: Task) -> tuple[Condition, ...]:
@@ -343,12 +344,12 @@ def purge(of: Entry | Task) -> Change:
     row = rule(Action.PURGE, of.place.state, None)
     if isinstance(of, Task):
         here = (*still_there(of), Equals("enqueued_at", of.enqueued_at))
-        return parted(Change(row, of.id, when=here, gone=True), of)
+        return release_dedupe_key(Change(row, of.id, when=here, gone=True), of)
     there = (In(of.place.queue, of.place.state), Equals("scheduled_at", of.scheduled_at))
     return Change(row, of.task_id, when=there, gone=True)
 
 
-def parted(change: Change, of: Task | None) -> Change:
+def release_dedupe_key(change: Change, of: Task | None) -> Change:
     """Complete a change by which a task stops living in its queue.
 
     The change removes the key lock of the dedupe key.  A task that was not read is assumed to have
@@ -366,8 +367,7 @@ def end(
     """Complete a change that ends a task's life: keep it for *retention* seconds, or remove it.
 
     A member of a batch is kept for an hour at least, so that its result can be read.  If *of* was
-    not read, the write requires that the task is no member.  parted() removes the key
-    lock.
+    not read, the write requires that the task is no member.
 
     A removed task leaves a tombstone for a while, in the write that removes its index entry.  So
     a repeat of an enqueue whose answer was lost creates no second task.  If another queue is
@@ -397,4 +397,4 @@ def end(
     else:
         put = {**change.put, "place": place, "scheduled_at": now, **finish}
         ended = altered(change, when=when, put=put, clear=LEASE)
-    return parted(ended, of)
+    return release_dedupe_key(ended, of)

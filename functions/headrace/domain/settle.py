@@ -28,7 +28,7 @@ from headrace.domain.change import (
 from headrace.domain.copies import altered, quick
 from headrace.domain.ids import group_of, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
-from headrace.domain.plan import LEASE, end, parted
+from headrace.domain.plan import LEASE, end, release_dedupe_key
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
@@ -248,7 +248,7 @@ def move(
     given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
     clear = (*LEASE, *cleared(ClearedBy.MOVE), *unset)
-    return parted(altered(change, put={**change.put, **put}, clear=clear), held.task)
+    return release_dedupe_key(altered(change, put={**change.put, **put}, clear=clear), held.task)
 
 
 def _longer(change: Change, held: Held, name: str, entry: object, *, most: int) -> Change:

@@ -389,7 +389,7 @@ class Task:
         return self.state is State.INFLIGHT
 
 
-def untold(task: Task, names: Iterable[str] = tuple(OFFLOADED)) -> Task:
+def without_texts(task: Task, names: Iterable[str] = tuple(OFFLOADED)) -> Task:
     """Return *task* without these texts, and without saying where they are kept."""
     fields = [field for name in names for field in (name, OFFLOADED[name])]
     if all(getattr(task, name) is None for name in fields):

@@ -155,8 +155,8 @@ def _leased(
         keepalive=wanted.keepalive_timeout_in_seconds,
         lease_id=wanted.lease_id,
         batch=repeats.batch_of(request, grouped=wanted.lease_id is not None),
-        go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
-        still_may=lambda: use.keys.known(by.key_id, by.digest),
+        has_time=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
+        check_key=lambda: use.keys.known(by.key_id, by.digest),
         is_gone=client_gone(context),
     )
     answer = Reply(dequeued_answer(found, max_retries=max_retries()))
@@ -218,8 +218,8 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
         by,
         task_id(id),
         seconds=_wait(wait_seconds),
-        go_on=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
-        still_may=lambda: use.keys.known(by.key_id, by.digest),
+        has_time=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
+        check_key=lambda: use.keys.known(by.key_id, by.digest),
         is_gone=client_gone(context),
     )
 

@@ -13,7 +13,7 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.service import Service
 from headrace.store.records.indexes import build_anew, change_index, index_of
-from headrace.store.records.reaper import PARTS, Left, ReaperPart, parts_for
+from headrace.store.records.reaper import PARTS, PassCheckpoint, ReaperPart, parts_for
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import new_world
 from tests.manual_clock import ManualClock
@@ -54,8 +54,8 @@ def test_a_field_that_only_a_newer_version_knows_is_refused_at_any_depth(kind: s
 NOW = datetime(2026, 11, 21, 8, tzinfo=UTC)
 
 
-def left(part: int, parts: int, *, used: float = 0.2, cut: bool = False) -> Left:
-    return Left(part, parts, NOW, used, cut)
+def left(part: int, parts: int, *, used: float = 0.2, cut: bool = False) -> PassCheckpoint:
+    return PassCheckpoint(part, parts, NOW, used, cut)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def left(part: int, parts: int, *, used: float = 0.2, cut: bool = False) -> Left
     ],
 )
 def test_the_next_pass_is_divided_by_what_the_last_ones_needed(
-    passes: list[Left], needed: int
+    passes: list[PassCheckpoint], needed: int
 ) -> None:
     assert parts_for(passes, NOW) == needed
     assert parts_for(passes, NOW + timedelta(days=1)) == 1

@@ -61,8 +61,8 @@ class Deliveries(ServicePart):
         keepalive: Seconds | None = None,
         lease_id: str | None = None,
         batch: DeliveryBatch | None = None,
-        go_on: Callable[[], bool] = lambda: True,
-        still_may: Callable[[], object] = lambda: None,
+        has_time: Callable[[], bool] = lambda: True,
+        check_key: Callable[[], object] = lambda: None,
         is_gone: Callable[[], bool] = lambda: False,
     ) -> DequeueResult:
         """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
@@ -71,12 +71,12 @@ class Deliveries(ServicePart):
         gets the tasks; *keepalive* has no effect then.  Of several calls with the same *batch* the
         first one leases, and the others return its tasks.
 
-        If no task is due, wait up to *wait_seconds* for the first one, while *go_on* returns True.
-        Call *still_may* before each new look.  If *is_gone* says that the client of a waiting call
+        If no task is due, wait up to *wait_seconds* for the first, while *has_time* returns True.
+        Call *check_key* before each new poll.  If *is_gone* says that the client of a waiting call
         has disconnected, lease nothing, and release tasks already leased without a used attempt.
 
         Raises NotFound for a queue that is missing, LeaseLost unless the lease group is open, the
-        errors of *batch* and those of *still_may*.  Nothing is leased then.
+        errors of *batch* and those of *check_key*.  Nothing is leased then.
         """
         result = DequeueCall(
             self,
@@ -88,8 +88,8 @@ class Deliveries(ServicePart):
             keepalive,
             lease_id,
             batch,
-            go_on,
-            still_may,
+            has_time,
+            check_key,
             is_gone,
         ).run()
         self.release_dedupe_keys(result.tasks)

@@ -55,9 +55,9 @@ class DequeueResult:
 
 @dataclass(slots=True, eq=False, repr=False)
 class DequeueCall:
-    """One call, with what it asks for; implements Claim of the store.
+    """One call and its parameters; implements Claim of the store.
 
-    ``tasks`` are the tasks that it has leased, ``looks`` what it has learned of each queue.
+    ``tasks`` are the leased tasks, ``queue_dequeues`` the state of the call in each queue.
     """
 
     deliveries: "Deliveries"
@@ -69,11 +69,11 @@ class DequeueCall:
     keepalive: Seconds | None
     lease_id: str | None
     batch: DeliveryBatch | None
-    go_on: Callable[[], bool]
-    still_may: Callable[[], object]
+    has_time: Callable[[], bool]
+    check_key: Callable[[], object]
     is_gone: Callable[[], bool]
     tasks: list[Task] = field(default_factory=list, init=False)
-    looks: Sequence[QueueDequeue] = field(default=(), init=False)
+    queue_dequeues: Sequence[QueueDequeue] = field(default=(), init=False)
     _sources: Sequence[Queue] = field(default=(), init=False)
     _group: LeaseGroup | None = field(default=None, init=False)
     _helped_at: datetime | None = field(default=None, init=False)
@@ -99,7 +99,7 @@ class DequeueCall:
             self._claim()
             tasks = self._deliverable()
             now = deliveries.now()
-            if tasks or now >= until or not self.go_on():
+            if tasks or now >= until or not self.has_time():
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
                     return self._leased_before() or DequeueResult((), 0.0, now)
                 return DequeueResult(tasks, self._poll_after(now), now)
@@ -111,7 +111,7 @@ class DequeueCall:
                     now = deliveries.now()
                     return DequeueResult(tasks, self._poll_after(now), now)
                 continue
-            self.still_may()
+            self.check_key()
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
 
     # -- the claim --------------------------------------------------------------------------------
@@ -136,15 +136,15 @@ class DequeueCall:
         """Lease due tasks and return their ids; raises as ``run``.  See Claim of the store."""
         sources = self._sources
         if self._parked:
-            if not self.go_on() or self._client_gone():
+            if not self.has_time() or self._client_gone():
                 return ()
-            self.still_may()
+            self.check_key()
             sources = self._read_queues()
             if not self._needs_no_limits(sources):
                 return ()
         self._sources, self.tasks = sources, []
         self._noted = None if self.batch is None else self.batch.state
-        self.looks = [
+        self.queue_dequeues = [
             QueueDequeue(
                 self.deliveries,
                 source,
@@ -173,9 +173,9 @@ class DequeueCall:
         leased.  A call with one fails: its repeat finds those tasks.
         """
         try:
-            if self.order is Order.DUE and len(self.looks) > 1:
+            if self.order is Order.DUE and len(self.queue_dequeues) > 1:
                 self._take_by_due_time(helps=helps)
-                by_queue = {look.queue.name: look for look in self.looks}
+                by_queue = {each.queue.name: each for each in self.queue_dequeues}
                 self.tasks.sort(key=lambda task: by_queue[task.queue].answer_order(task))
             else:
                 self._take_by_preference(helps=helps)
@@ -184,35 +184,35 @@ class DequeueCall:
                 raise
 
     def _take_by_preference(self, *, helps: bool) -> None:
-        for look in self.looks:
-            look.count = self.batch_size - len(self.tasks)
-            self.tasks += look.take(helps=helps)
+        for each in self.queue_dequeues:
+            each.count = self.batch_size - len(self.tasks)
+            self.tasks += each.take(helps=helps)
             if len(self.tasks) == self.batch_size:
                 return
 
     def _take_by_due_time(self, *, helps: bool) -> None:
         """Lease from each queue as many tasks as are among the first of all queues."""
-        ready = [look.due() for look in self.looks]
+        ready = [each.due() for each in self.queue_dequeues]
         while wanted := self.batch_size - len(self.tasks):
             waiting = [
-                (self.looks[place].turn(entry)[:2], place, entry.task_id)
+                (self.queue_dequeues[place].turn(entry)[:2], place, entry.task_id)
                 for place, entries in enumerate(ready)
                 for entry in entries
             ]
             shares = Counter(place for _, place, _ in nsmallest(wanted, waiting))
             for place, count in sorted(shares.items()):
-                won = self.looks[place].lease(ready[place], count)
+                won = self.queue_dequeues[place].lease(ready[place], count)
                 self.tasks += won
                 ids = {task.id for task in won}
                 rest = [entry for entry in ready[place] if entry.task_id not in ids]
                 ready[place] = rest if len(won) == count else []  # the rest cannot be leased now
             if not shares:
                 break
-        for look in self.looks if helps else ():
+        for each in self.queue_dequeues if helps else ():
             count = self.batch_size - len(self.tasks)
             if count == 0:
                 return
-            self.tasks += look.lease(look.reclaimed(), count)
+            self.tasks += each.lease(each.reclaimed(), count)
 
     def _leased_before(self) -> DequeueResult | None:
         """Return the tasks that an earlier try leased and still holds, or None."""
@@ -294,9 +294,9 @@ class DequeueCall:
         return arrivals.numbers(self._names())
 
     def _nap(self, pause: float, until: datetime, now: datetime) -> float:
-        """Return how many seconds to wait before the next look."""
+        """Return how many seconds to wait before the next poll."""
         nap = min(self.deliveries.crowd.pause(pause), (until - now).total_seconds())
-        due = min((look.next_due for look in self.looks if look.next_due), default=None)
+        due = min((each.next_due for each in self.queue_dequeues if each.next_due), default=None)
         return nap if due is None else min(nap, max(0.001, (due - now).total_seconds()))
 
     def _wait(self, seconds: float, arrived: Mapping[str, int]) -> Mapping[str, int]:
@@ -313,19 +313,19 @@ class DequeueCall:
         return arrivals.wait(self._names(), arrived, seconds, self if self._parked else None)
 
     def _poll_after(self, now: datetime) -> float:
-        return min(self._poll_queue_after(look, now) for look in self.looks)
+        return min(self._poll_queue_after(each, now) for each in self.queue_dequeues)
 
-    def _poll_queue_after(self, look: QueueDequeue, now: datetime) -> float:
-        queue, usual = look.queue, self.deliveries.poll_after_seconds
+    def _poll_queue_after(self, each: QueueDequeue, now: datetime) -> float:
+        queue, usual = each.queue, self.deliveries.poll_after_seconds
         pushed = queue.settings.target is not None and not self.deliveries.pushing
         if pushed or queue.paused(now):
             longer = max(_PAUSED_POLL_SECONDS, usual)
             resumes = None if pushed else queue.resume_at
             return longer if resumes is None else min(longer, (resumes - now).total_seconds())
-        if look.limited_for is not None:
-            return max(usual, min(look.limited_for, _LIMITED_POLL_SECONDS))
-        if look.no_slot:
+        if each.limited_for is not None:
+            return max(usual, min(each.limited_for, _LIMITED_POLL_SECONDS))
+        if each.no_slot:
             return usual * _POLL_CEILING
-        if look.next_due is None:
+        if each.next_due is None:
             return usual
-        return max(0.0, min(usual, (look.next_due - now).total_seconds()))
+        return max(0.0, min(usual, (each.next_due - now).total_seconds()))

@@ -22,7 +22,14 @@ from headrace.ops.shared.leases import GroupStatuses
 from headrace.store.base import Position
 from headrace.store.records import jobs as job_records
 from headrace.store.records.jobs import JobKind
-from headrace.store.records.reaper import COMFORT, KIND, PARTS, Left, ReaperPart, parts_for
+from headrace.store.records.reaper import (
+    COMFORT,
+    KIND,
+    PARTS,
+    PassCheckpoint,
+    ReaperPart,
+    parts_for,
+)
 
 if TYPE_CHECKING:
     from headrace.history.totals import Totals
@@ -136,7 +143,7 @@ class Pass:
     def run(self) -> None:
         """Take parts of the work, do it until the time is over, and leave a record."""
         records, _ = self.reaper.store.records(KIND, limit=2 * PARTS)
-        left = [Left.of(record) for record in records]
+        left = [PassCheckpoint.of(record) for record in records]
         self.mine = (self.part,) if self.part else self._taken(left)
         self.reaped.parts = self.mine[0].parts
         self.starts = {place: at for one in left for place, at in one.scans.items()}
@@ -155,9 +162,7 @@ class Pass:
             self.reaped.unseen = queues.new
             self._leave(left, queues.next or "")
 
-    # -- what is to be done --------------------------------------------------------------------
-
-    def _taken(self, left: Sequence[Left]) -> tuple[ReaperPart, ...]:
+    def _taken(self, left: Sequence[PassCheckpoint]) -> tuple[ReaperPart, ...]:
         """Start passes for other parts, if needed; return the parts left to this pass."""
         parts = 1 if self.hand_on is None else parts_for(left, self.began)
         until = self.began + timedelta(seconds=self.time_left())
@@ -174,7 +179,7 @@ class Pass:
     def _over(self) -> bool:
         return self.time_left() <= 0 or self.reaper.now() >= self.mine[0].until
 
-    def _first(self, left: Sequence[Left]) -> str | None:
+    def _first(self, left: Sequence[PassCheckpoint]) -> str | None:
         """Return the queue that the last pass over this part would have visited next."""
         for one in left:
             if one.part == self.mine[0].number and one.next and one.recent(self.began):
@@ -239,8 +244,6 @@ class Pass:
                 raise
         else:
             self.throttled_in_a_row = 0
-
-    # -- doing it, page by page ----------------------------------------------------------------
 
     def _lapsed(self, queue: Queue, place: Place) -> Iterator[None]:
         """Reclaim the lapsed leases at one *place*.
@@ -364,8 +367,6 @@ class Pass:
         """Find the *jobs* when their first turn comes."""
         yield from Turns(jobs(), self.reaper.now)
 
-    # -- how far it has come -------------------------------------------------------------------
-
     def _scan(self, place: Place) -> Scan:
         return Scan(self.reaper.store, place, self.reaper.now, self.starts.get(place))
 
@@ -375,7 +376,7 @@ class Pass:
         if before + number:
             self.staying[scan.place] = scan, before + number
 
-    def _leave(self, left: Sequence[Left], first: str) -> None:
+    def _leave(self, left: Sequence[PassCheckpoint], first: str) -> None:
         """Record the progress of this pass; nothing if one pass is enough and did everything."""
         store, own = self.reaper.store, self.mine[0]
         seconds = (own.until - self.began).total_seconds()
@@ -385,7 +386,7 @@ class Pass:
         if kept:
             most = sorted(self.staying.values(), key=lambda stays: stays[1], reverse=True)
             scans = {scan.place: scan.at for scan, _ in most[:_SCANS] if scan.at is not None}
-            ended = Left(own.number, own.parts, own.run, used, cut, first, scans)
+            ended = PassCheckpoint(own.number, own.parts, own.run, used, cut, first, scans)
             store.renew_record(ended.record())
         if own.number == 0:
             for one in left:

@@ -58,8 +58,8 @@ def ended_task(
     task_id: str,
     *,
     seconds: float,
-    go_on: Callable[[], bool],
-    still_may: Callable[[], object],
+    has_time: Callable[[], bool],
+    check_key: Callable[[], object],
     is_gone: Callable[[], bool],
 ) -> Task:
     """Return a task once it has ended, or when *seconds* are over, as *by* may see it.
@@ -74,7 +74,12 @@ def ended_task(
 
     try:
         found = waiting.wait(
-            task_id, seconds=seconds, check=check, go_on=go_on, still_may=still_may, is_gone=is_gone
+            task_id,
+            seconds=seconds,
+            check=check,
+            has_time=has_time,
+            check_key=check_key,
+            is_gone=is_gone,
         )
     except NotFound:
         raise no_task(by, task_id) from None

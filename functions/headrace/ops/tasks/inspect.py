@@ -12,7 +12,7 @@ from headrace.domain.ids import WHOLE_ID_RE
 from headrace.domain.indexing import term_wanted
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
-from headrace.domain.task import SHOWN_STATES, TURN_LANE, State, Task, untold
+from headrace.domain.task import SHOWN_STATES, TURN_LANE, State, Task, without_texts
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.paging import CountPosition, Walk, larger_page, merged_entries
 from headrace.ops.shared.service_part import ServicePart
@@ -119,7 +119,7 @@ class Inspect(ServicePart):
         ):
             if task is not None:
                 if not payload:
-                    task = untold(task, ("payload",))  # noqa: PLW2901  as it is shown
+                    task = without_texts(task, ("payload",))  # noqa: PLW2901  as it is shown
                 if not room.takes_task(task) and tasks:
                     break  # the walk has not gone past it yet
                 tasks.append(task)
@@ -239,7 +239,7 @@ class Inspect(ServicePart):
                         and not task.hidden(now)
                     )
                     if meant and task is not None and not payload:
-                        task = untold(task, ("payload",))  # which the filter alone has asked for
+                        task = without_texts(task, ("payload",))  # only the filter needed it
                     walk = walk.past(entry)
                     yield (task if meant else None), walk
                 page = larger_page(page)
@@ -349,7 +349,7 @@ class Inspect(ServicePart):
                     and not task.hidden(now)
                 )
                 if meant and task is not None and not payload:
-                    task = untold(task, ("payload",))
+                    task = without_texts(task, ("payload",))
                 walk = walk.past_id(task_id)
                 yield (task if meant else None), walk
             page = larger_page(page)

@@ -40,16 +40,16 @@ class Waiting(ServicePart):
         *,
         seconds: float,
         check: Callable[[Task], None] = lambda _: None,
-        go_on: Callable[[], bool] = lambda: True,
-        still_may: Callable[[], object] = lambda: None,
+        has_time: Callable[[], bool] = lambda: True,
+        check_key: Callable[[], object] = lambda: None,
         is_gone: Callable[[], bool] = lambda: False,
     ) -> Task:
         """Return a task once it has ended, or as it was last seen when *seconds* are over.
 
-        *check* may raise for a task that must not be seen, in whatever queue it is; *go_on* returns
-        whether there is time to wait, *still_may* raises when the caller loses its access, and
-        *is_gone* returns whether the client hung up.  Raises NotFound immediately, or as soon as
-        the task is removed.
+        *check* may raise for a task that must not be seen, in any queue; *has_time* returns whether
+        there is time to wait, *check_key* raises when the caller loses its access, and *is_gone*
+        returns whether the client hung up.  Raises NotFound immediately, or as soon as the task is
+        removed.
         """
         until = self.now() + timedelta(seconds=seconds)
         with self._pausing(task_id) as pause:
@@ -57,10 +57,10 @@ class Waiting(ServicePart):
                 task = self._look(task_id)
                 check(task)
                 left = (until - self.now()).total_seconds()
-                if task.state in FINISHED or left <= 0 or not go_on() or is_gone():
+                if task.state in FINISHED or left <= 0 or not has_time() or is_gone():
                     break
                 pause(left)
-                still_may()
+                check_key()
         return with_present_ends(self.store, [task])[0]
 
     def _look(self, task_id: str) -> Task:

@@ -22,10 +22,10 @@ from typing_extensions import override
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import State
+from headrace.ops.delivery.report_calls import Reports
 from headrace.ops.delivery.reports import (
     ReportOutcome,
     ReportResult,
-    Reports,
     ReportStatus,
     TaskReport,
     WorkerError,

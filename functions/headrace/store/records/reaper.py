@@ -58,7 +58,7 @@ class ReaperPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class PassCheckpoint:
     """Where the pass over one part ended.
 
     *cut* is whether the time was over first, *next* the next queue, *scans* the positions in
@@ -113,7 +113,7 @@ class Left:
         return cls(number, body["parts"], run, body["used"], body["cut"], body["next"], scans)
 
 
-def parts_for(left: Sequence[Left], now: datetime) -> int:
+def parts_for(left: Sequence[PassCheckpoint], now: datetime) -> int:
     """Return the number of parallel passes that the work needs, by the checkpoints *left*.
 
     The maximum, if one pass ran out of time; the number of passes that answered, if one did not

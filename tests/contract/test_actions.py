@@ -45,7 +45,7 @@ def begin(
 
 def a_part(world: World, run: ActionRun) -> ActionRun:
     """Have a worker do one part of an action, and no more."""
-    world.use.action_work.go_on(run.mark(), time_left=lambda: 0.0)
+    world.use.action_work.resume(run.mark(), time_left=lambda: 0.0)
     return world.use.actions.get(run.id)
 
 
@@ -208,7 +208,7 @@ def cut_off_in_a_part(world: World, run: ActionRun) -> None:
     worker = hooked(world, after_commit=dies)
     worker.use.action_work.part = PART
     with pytest.raises(Unavailable):
-        worker.use.action_work.go_on(run.mark(), time_left=lambda: 0.0)
+        worker.use.action_work.resume(run.mark(), time_left=lambda: 0.0)
 
 
 def test_what_a_worker_had_done_when_it_died_is_counted_of_a_cancelled_action(

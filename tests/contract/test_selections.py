@@ -28,7 +28,7 @@ def kill(world: World, queue: str, count: int, kind: str = "Timeout") -> list[st
 
 def all_of(world: World, found: TaskSelection) -> TaskSelection:
     while found.looking:
-        found = world.use.selections.go_on(found.name)
+        found = world.use.selections.resume(found.name)
     return found
 
 
@@ -99,7 +99,7 @@ def test_a_set_is_checked_each_time_it_is_read_and_with_the_target_it_is_to_have
     assert requested == [(queue,), (queue, target)]
     assert not sets.get(found.name).begun
     begin(found.name, at=0, most=1, to_queue=target)
-    for step in (sets.get, sets.go_on, partial(begin, at=1)):
+    for step in (sets.get, sets.resume, partial(begin, at=1)):
         with pytest.raises(Forbidden):
             step(found.name, check=check)
     assert sets.get(found.name).at == 1
@@ -121,12 +121,12 @@ def test_a_look_that_was_cut_off_is_gone_on_with_and_by_one_caller_at_a_time(wor
     assert found.looking
     dying = hooked(world, after_put_record=dies)
     with pytest.raises(Unavailable):
-        dying.use.selections.go_on(found.name)
-    busy = world.use.selections.go_on(found.name)
+        dying.use.selections.resume(found.name)
+    busy = world.use.selections.resume(found.name)
     assert (busy.looking, busy.count) == (True, found.count)
     world.clock.forward(600)
 
-    assert all_of(world, world.use.selections.go_on(found.name)).count == 800
+    assert all_of(world, world.use.selections.resume(found.name)).count == 800
 
 
 def test_a_queue_that_is_deleted_while_it_is_looked_at_is_told_as_trouble(world: World) -> None:
@@ -142,6 +142,6 @@ def test_a_queue_that_is_deleted_while_it_is_looked_at_is_told_as_trouble(world:
     )
     world.use.queues.delete(queue)
     world.clock.forward(60)
-    stopped = world.use.selections.go_on(found.name)
+    stopped = world.use.selections.resume(found.name)
     assert (stopped.looking, stopped.busy_until) == (True, None)
     assert f"no queue {queue}" in stopped.trouble

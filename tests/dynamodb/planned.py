@@ -11,7 +11,7 @@ from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Undo, kept, op
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.domain.settle import Held
+from headrace.domain.settle import Delivery
 from headrace.domain.task import (
     SHOWN_STATES,
     ErrorKind,
@@ -51,7 +51,7 @@ def planned() -> list[Change]:
         plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
-        settle.release(Held.of(held), queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
+        settle.release(Delivery.of(held), queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
         *(plan.purge(task_in(state)) for state in State),
         plan.delete(task_in(DELETED)),
         *(kept(plan.delete(task_in(state)), task_in(state), _UNDO) for state in SHOWN_STATES),
@@ -63,8 +63,8 @@ def planned() -> list[Change]:
             for state in states
         ),
     ]
-    blind = replace(Held.of(held), task=None)
-    for known in (Held.of(held), blind):
+    blind = replace(Delivery.of(held), task=None)
+    for known in (Delivery.of(held), blind):
         changes += [
             settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
             settle.succeed(known, queue, now=_T0, result=None),

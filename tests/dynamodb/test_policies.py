@@ -194,13 +194,13 @@ def _confirms(world: World, queue: str) -> None:
         queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
     )
     while found.looking:
-        found = use.selections.go_on(found.name)
+        found = use.selections.resume(found.name)
     use.selections.sampled(found)
     run = use.actions.begin(found.name, at=0, most=1, reason="the server is back")
     use.actions.pause(run.id)
     use.actions.resume(run.id)
     use.actions.cancel(run.id)
-    use.action_work.go_on(run.mark())
+    use.action_work.resume(run.mark())
     whole = use.actions.begin_all(BulkAction.RESTART, [queue], TaskFilter(states=("DEAD",)))
     use.actions.list()
     use.action_work.run()

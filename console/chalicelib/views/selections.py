@@ -110,7 +110,7 @@ def show(context: RequestContext) -> Reply:
     ours = not elsewhere(context.request) and given == _go_token(context, found)
     if ours and _unfinished(found):
         before = found
-        found = context.use.selections.go_on(found.name, check=_may(context))
+        found = context.use.selections.resume(found.name, check=_may(context))
         ours = found.version > before.version  # else somebody else is at it
     return _page(context, found, refresh=ours and _unfinished(found))
 
@@ -121,7 +121,7 @@ def act(context: RequestContext) -> Reply:
     found = _found(context)
     wanted = context.request.given("do")
     if wanted == "look":
-        return go_on(context, context.use.selections.go_on(found.name, check=_may(context)))
+        return go_on(context, context.use.selections.resume(found.name, check=_may(context)))
     at = _confirmed(context, found)
     try:
         run = context.use.actions.begin(
@@ -143,7 +143,7 @@ def act(context: RequestContext) -> Reply:
 def work_on(context: RequestContext, run: ActionRun) -> None:
     """Do a part of an action now, so that a small one is over when its page shows."""
     with suppress(Unavailable):  # then the service does it
-        context.use.action_work.go_on(run.mark(), time_left=lambda: 0.0)
+        context.use.action_work.resume(run.mark(), time_left=lambda: 0.0)
 
 
 def _found(context: RequestContext) -> TaskSelection:

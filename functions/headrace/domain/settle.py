@@ -41,7 +41,7 @@ BY_THE_SERVICE: Final = "-"
 
 
 @quick
-class Held:
+class Delivery:
     """A delivery as its worker knows it; ``task`` only once the store has been asked.
 
     ``group`` is the group whose id its worker calls the lease by, if it does; the lease itself,
@@ -63,7 +63,7 @@ class Held:
     @classmethod
     def of(
         cls, task: Task, *, group: str | None = None, report_digest: str = BY_THE_SERVICE
-    ) -> "Held":
+    ) -> "Delivery":
         """Return the delivery that *task*, as it was read, is in."""
         return cls(
             task.id,
@@ -85,7 +85,7 @@ class Held:
 
 
 def heartbeat(
-    held: Held, queue: Queue, *, now: datetime, keepalive: Seconds | None, progress: str | None
+    held: Delivery, queue: Queue, *, now: datetime, keepalive: Seconds | None, progress: str | None
 ) -> Change:
     """Plan a longer lease.  No index key changes, unless the lease is cut shorter than granted.
 
@@ -111,7 +111,7 @@ def heartbeat(
     return Change(row, held.task_id, when=when, put=put)
 
 
-def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> Change:
+def succeed(held: Delivery, queue: Queue, *, now: datetime, result: str | None) -> Change:
     """Plan a success: the result is kept as long as the queue keeps history."""
     row = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
     when, settled, done_when = _marks(row, held)
@@ -122,7 +122,7 @@ def succeed(held: Held, queue: Queue, *, now: datetime, result: str | None) -> C
 
 
 def fail(
-    held: Held,
+    held: Delivery,
     queue: Queue,
     *,
     now: datetime,
@@ -162,13 +162,13 @@ def reject_lost(task: Task, queue: Queue, *, now: datetime) -> Change:
         type="PayloadLost",
         message="the payload is missing, or is not what was enqueued (sha256 differs)",
     )
-    held = Held.of(task)
+    held = Delivery.of(task)
     return fail(held, queue, now=now, error=error, retryable=False, delay=None, spread=0)
 
 
 def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change:
     """Plan what a lapsed lease leads to: the same as a failed attempt."""
-    held = Held.of(task)
+    held = Delivery.of(task)
     error = TaskError(
         attempt=task.attempts,
         at=now,
@@ -199,7 +199,7 @@ class ReleaseReason(Enum):
 
 
 def release(
-    held: Held,
+    held: Delivery,
     queue: Queue,
     *,
     now: datetime,
@@ -223,7 +223,7 @@ def release(
 
 
 def move(
-    held: Held,
+    held: Delivery,
     target: Queue,
     *,
     now: datetime,
@@ -251,14 +251,14 @@ def move(
     return release_dedupe_key(altered(change, put={**change.put, **put}, clear=clear), held.task)
 
 
-def _longer(change: Change, held: Held, name: str, entry: object, *, most: int) -> Change:
+def _longer(change: Change, held: Delivery, name: str, entry: object, *, most: int) -> Change:
     """Add *entry* to the list *name*, which keeps the last *most*; unread, it must have room."""
     if held.task is None:
         return altered(change, when=(Shorter(name, most),), append={name: entry})
     return altered(change, put={name: (*getattr(held.task, name), entry)[-most:]})
 
 
-def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
+def _held(row: Rule, held: Delivery) -> tuple[Condition, ...]:
     """What the table asks of the state and the lease."""
     where = In(held.queue, State.INFLIGHT)
     if row.lease is LeaseRule.CLOSED:
@@ -282,7 +282,7 @@ def _held(row: Rule, held: Held) -> tuple[Condition, ...]:
     return lease
 
 
-def _report(change: Change, held: Held) -> Change:
+def _report(change: Change, held: Delivery) -> Change:
     """Add what every report asks, and the mark by which a repeat of it is recognised."""
     when, settled, done_when = _marks(change.rule, held)
     return altered(
@@ -294,7 +294,7 @@ def _report(change: Change, held: Held) -> Change:
 
 
 def _marks(
-    row: Rule, held: Held
+    row: Rule, held: Delivery
 ) -> tuple[tuple[Condition, ...], dict[str, Any], tuple[Condition, ...]]:
     """Return the conditions of every report, the mark that it leaves, and how to recognise it."""
     settled: dict[str, Any] = {}
@@ -308,7 +308,7 @@ def _marks(
     return _held(row, held), settled, _already(row, held, settled)
 
 
-def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Condition, ...]:
+def _already(row: Rule, held: Delivery, settled: Mapping[str, str]) -> tuple[Condition, ...]:
     """What the task shows when this report took effect before; only a move leads elsewhere.
 
     A group's id alone does not show that: the task may be under the group once more.
@@ -321,7 +321,9 @@ def _already(row: Rule, held: Held, settled: Mapping[str, str]) -> tuple[Conditi
     return tuple(marks)
 
 
-def _wait(change: Change, held: Held, queue: Queue, *, now: datetime, seconds: Seconds) -> Change:
+def _wait(
+    change: Change, held: Delivery, queue: Queue, *, now: datetime, seconds: Seconds
+) -> Change:
     """Plan to wait again, unless the task would expire before its turn."""
     due_at = now + timedelta(seconds=seconds)
     expires_at = held.task.expires_at if held.task else None
@@ -337,7 +339,7 @@ def _wait(change: Change, held: Held, queue: Queue, *, now: datetime, seconds: S
     )
 
 
-def _of_priority(change: Change, held: Held, queue: Queue) -> Change:
+def _of_priority(change: Change, held: Delivery, queue: Queue) -> Change:
     """Complete a change that puts an unread task into the lane of *queue* for its priority."""
     if held.task is not None or queue.settings.priority is None:
         return change
@@ -345,7 +347,9 @@ def _of_priority(change: Change, held: Held, queue: Queue) -> Change:
     return altered(change, when=(*change.when, known))
 
 
-def _bury(change: Change, held: Held, queue: Queue, reason: DeadReason, *, now: datetime) -> Change:
+def _bury(
+    change: Change, held: Delivery, queue: Queue, reason: DeadReason, *, now: datetime
+) -> Change:
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
     put = {**change.put, "dead_reason": reason}
     change = _report(altered(change, rule=row, put=put), held)

@@ -11,7 +11,7 @@ from headrace.domain.ids import new_lease_token
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Held, ReleaseReason
+from headrace.domain.settle import Delivery, ReleaseReason
 from headrace.domain.task import Task
 from headrace.ops.delivery.contention import Claims, Crowd, Members
 from headrace.ops.delivery.dequeue import DequeueCall, DequeueResult, Order
@@ -139,7 +139,7 @@ class Deliveries(ServicePart):
         now = self.now()
         changes = [
             settle.release(
-                Held.of(task), sources[task.queue], now=now, reason=ReleaseReason.UNDELIVERED
+                Delivery.of(task), sources[task.queue], now=now, reason=ReleaseReason.UNDELIVERED
             )
             for task in surplus
         ]

@@ -15,7 +15,7 @@ from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import group_of
 from headrace.domain.queue import Queue
-from headrace.domain.settle import Held
+from headrace.domain.settle import Delivery
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import (
     ReportOutcome,
@@ -200,7 +200,7 @@ class Reports(ServicePart):
         return results, refused
 
     def _plan(
-        self, report: TaskReport, held: Held, source: Queue, now: datetime
+        self, report: TaskReport, held: Delivery, source: Queue, now: datetime
     ) -> Change | ReportResult:
         match report.status:
             case ReportStatus.SUCCEEDED:
@@ -224,7 +224,7 @@ class Reports(ServicePart):
             case ReportStatus.MOVED:
                 return self._move(report, held, now)
 
-    def _order_fault(self, report: TaskReport, held: Held, target: Queue) -> str | None:
+    def _order_fault(self, report: TaskReport, held: Delivery, target: Queue) -> str | None:
         """Return why a task cannot join the strict order of *target*, with the field first."""
         if fault := target.order_fault({"delay_in_seconds": report.delay_in_seconds}):
             return fault
@@ -232,7 +232,7 @@ class Reports(ServicePart):
         fault = target.group_fault(None if task is None else task.group_key)
         return fault and f"group_key {fault}"
 
-    def _move(self, report: TaskReport, held: Held, now: datetime) -> Change | ReportResult:
+    def _move(self, report: TaskReport, held: Delivery, now: datetime) -> Change | ReportResult:
         try:
             target = self.service.queues.cached(report.to_queue or "")
         except NotFound as missing:

@@ -13,7 +13,7 @@ from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Held
+from headrace.domain.settle import Delivery
 from headrace.domain.task import ErrorKind, State, Task, TaskError
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.store.call_scope import visible
@@ -100,11 +100,11 @@ class ReportResult:
     spawned: tuple[EnqueueResult, ...] = ()
 
 
-def named_delivery(report: TaskReport, queue: Queue) -> Held | None:
+def named_delivery(report: TaskReport, queue: Queue) -> Delivery | None:
     """Return the delivery that *report* names; None if only the task identifies it."""
     lease = LeaseName.parse(report.lease_id)
     if lease is not None:
-        return Held(
+        return Delivery(
             report.task_id,
             queue.name,
             lease.secret,
@@ -119,12 +119,12 @@ def named_delivery(report: TaskReport, queue: Queue) -> Held | None:
     ranked = waits_again and queue.settings.priority is not None
     if group is None or report.status is ReportStatus.FAILED or ranked:
         return None
-    return Held(report.task_id, queue.name, "", 0, group=group, report_digest=report.digest())
+    return Delivery(report.task_id, queue.name, "", 0, group=group, report_digest=report.digest())
 
 
-def delivery_as_read(report: TaskReport, task: Task) -> Held:
+def delivery_as_read(report: TaskReport, task: Task) -> Delivery:
     """Return the delivery that *report* names, from *task* as it was read."""
-    return Held.of(task, group=_named_group(report), report_digest=report.digest())
+    return Delivery.of(task, group=_named_group(report), report_digest=report.digest())
 
 
 def _named_group(report: TaskReport) -> str | None:
@@ -226,7 +226,7 @@ def not_found(report: TaskReport) -> ReportResult:
     )
 
 
-def task_error(report: TaskReport, held: Held, now: datetime) -> TaskError:
+def task_error(report: TaskReport, held: Delivery, now: datetime) -> TaskError:
     return TaskError(
         attempt=held.attempts,
         at=now,

@@ -63,12 +63,12 @@ class ActionWork(ServicePart):
         while moved and time_left() > 0:
             moved = False
             for mark in list(every_record(self.store, UNDER_WAY, page=_PAGE)):
-                number = self.go_on(mark, time_left=time_left)
+                number = self.resume(mark, time_left=time_left)
                 moved = moved or number is not None
                 dealt_with += number or 0
         return dealt_with
 
-    def go_on(self, mark: Record, *, time_left: Callable[[], float] = _long) -> int | None:
+    def resume(self, mark: Record, *, time_left: Callable[[], float] = _long) -> int | None:
         """Work on one action for a moment; return how many tasks were dealt with.
 
         None if there was nothing to do, or somebody else is at it.
@@ -129,7 +129,7 @@ class ActionWork(ServicePart):
     def _look(self, run: ActionRun) -> int | None:
         """Look for its tasks a little further."""
         before = self.service.selections.get(run.set_name)
-        found = self.service.selections.go_on(run.set_name, raises=True)
+        found = self.service.selections.resume(run.set_name, raises=True)
         if not found.looking:
             seen = replace(run, until=found.count, status=ActionStatus.RUNNING)
             if self._put(seen) is not None:

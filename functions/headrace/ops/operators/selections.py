@@ -90,7 +90,7 @@ class Selections(ServicePart):
         name = new_lease_token()[4:]
         new = TaskSelection(name, action, tuple(queues), meant, by, now, to_queue=to_queue)
         self.store.put_record(to_record(new), replaces=None)
-        return new if only_begin else self.go_on(name)
+        return new if only_begin else self.resume(name)
 
     def check_target(self, queues: Sequence[str], to_queue: str | None) -> None:
         """Raise InvalidRequest naming ``to_queue`` for where nothing can move to, or NotFound."""
@@ -144,7 +144,7 @@ class Selections(ServicePart):
             begin += amount
         raise AssertionError(start)
 
-    def go_on(self, name: str, *, check: Check = _anyone, raises: bool = False) -> TaskSelection:
+    def resume(self, name: str, *, check: Check = _anyone, raises: bool = False) -> TaskSelection:
         """Look for more tasks, unless the look is complete or another call does it now.
 
         An error is recorded in the selection, or raised with *raises*.  Raises as get().

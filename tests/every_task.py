@@ -10,4 +10,4 @@ def everything(store: Store) -> list[Task]:
     assert found is not None
     ids, more = found
     assert not more
-    return [*store.read(ids).values(), *store.spent(ids).values()]
+    return [*store.read(ids).values(), *store.tombstones(ids).values()]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.domain.change import Done
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue_settings import QueueSettings
@@ -15,7 +16,6 @@ from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Done
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import lease_name
 from tests.simulation.stage import Stage

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, cast
 
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, State, Task
 from headrace.domain.times import micros_of
 from headrace.domain.transitions import TaskWrite
-from headrace.store.base import Noting, Outcome, Record, Store
+from headrace.store.base import Noting, Record, Store
 from headrace.store.items import to_item
 from tests.manual_clock import ManualClock
 from tests.wrapped_store import WrappedStore
@@ -72,7 +72,7 @@ class Streamed:
         """The items under *ids*, be it only what is left of a task."""
         found = self._store.read(ids)
         if left := [task_id for task_id in ids if task_id not in found]:
-            found = {**self._store.spent(left), **found}
+            found = {**self._store.tombstones(left), **found}
         return found
 
     def note(self, before: Task | None, after: Task | None, *, forgotten: bool = False) -> None:

@@ -114,7 +114,7 @@ def test_what_is_cancelled_leaves_the_rest_alone_and_may_be_repeated(world: Worl
     world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
-    assert (over.over, over.changed, over.dealt_with) == (True, PART, PART)
+    assert (over.has_ended, over.changed, over.dealt_with) == (True, PART, PART)
     [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
     told = "service deleted 10 enqueued tasks of mail, cancelled with 10 not touched"
     assert sentence(entry) == told
@@ -196,7 +196,7 @@ def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
     world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
-    assert (over.status, over.over) == ("FAILED", True)
+    assert (over.status, over.has_ended) == ("FAILED", True)
     assert over.trouble == "the selected tasks are no longer kept; make the selection again"
     assert world.use.inspect.count(queue).count == 2
 
@@ -222,7 +222,7 @@ def test_what_a_worker_had_done_when_it_died_is_counted_of_a_cancelled_action(
     world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
-    assert (over.status, over.over) == ("CANCELLED", True)
+    assert (over.status, over.has_ended) == ("CANCELLED", True)
     assert over.changed == PART
     assert world.use.inspect.count(queue, WAITING).count == PART
 
@@ -238,7 +238,7 @@ def test_a_part_that_can_no_longer_be_undone_fails_and_what_was_done_is_counted(
     world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
-    assert (over.status, over.over) == ("FAILED", True)
+    assert (over.status, over.has_ended) == ("FAILED", True)
     assert over.trouble == "the time in which it could be undone is over"
 
 

@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.domain import plan
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Refused
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.store.base import Noting, NotingRefused, Record, Refused, Store
+from headrace.store.base import Noting, NotingRefused, Record, Store
 
 pytestmark = pytest.mark.gate
 

@@ -250,7 +250,7 @@ def test_a_deleted_queue_takes_along_what_could_be_undone(world: World) -> None:
 
     assert world.use.queues.delete(queue)
 
-    assert world.store.spent([task_id]) == {}
+    assert world.store.tombstones([task_id]) == {}
     with pytest.raises(NotFound):
         world.use.undoing.undo(undo)
     world.clock.forward(120)

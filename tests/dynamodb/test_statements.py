@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from headrace.domain import settle
-from headrace.domain.change import Change, KeyLock
+from headrace.domain.change import Change, Done, KeyLock, Outcome
 from headrace.domain.lifecycle import LIFECYCLE, Action, rule
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
@@ -21,7 +21,6 @@ from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settle import Delivery
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import TableNames
-from headrace.store.base import Done, Outcome
 from headrace.store.dynamo import DynamoStore
 from headrace.store.dynamo.raw_client import RawClient
 from tests.dynamodb.planned import planned, task_in
@@ -104,7 +103,7 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
 
         made += zip([requested], store.commit([requested]), strict=True)
 
-    hidden = {name: left for name, left in store.spent(list(met)).items() if not left.spent}
+    hidden = {name: left for name, left in store.tombstones(list(met)).items() if not left.spent}
     found = store.read(list(met)) | hidden
     for (task_id, task), (requested, outcome) in zip(met.items(), made, strict=True):
         stored = found.get(task_id)

@@ -12,10 +12,10 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.change import Change, Done, Entry, KeyLock
 from headrace.domain.task import Place, State, Task
 from headrace.local.tables import DynamoDBClient, TableNames
-from headrace.store.base import Done, Record, Store
+from headrace.store.base import Record, Store
 from headrace.store.call_scope import Meter, metered
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
@@ -125,7 +125,7 @@ def test_new_tasks_and_reads_of_every_size(stores: Stores, size: int) -> None:
         lambda store: store.read([task.id], consistent=False),
         lambda store: store.read([task.id], payload=False),
         lambda store: store.read([task.id, "none", "nothing"]),
-        lambda store: store.spent([task.id]),
+        lambda store: store.tombstones([task.id]),
     )
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome, Refused
 from headrace.domain.task import Task
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Outcome, Record, Refused
+from headrace.store.base import Record
 from headrace.store.call_scope import charge
 from headrace.store.items import to_item
 from headrace.store.sqlite import SqliteStore

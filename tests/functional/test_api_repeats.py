@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.change import Change, KeyLock
+from headrace.domain.change import Change, KeyLock, Outcome
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Outcome, Record, Store
+from headrace.store.base import Record, Store
 from headrace.store.sqlite import SqliteStore
 from tests.functional.conftest import KEY, Answer, Service
 from tests.functional.roles import ADMIN, VIEWER, example, keyed, tasks

@@ -166,7 +166,7 @@ def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnectio
     uses.reports.report(
         queue, [TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)]
     )
-    assert connect.store(filled).spent([task.id])
+    assert connect.store(filled).tombstones([task.id])
 
     rows = whole(filled, "id string, queue string")
 

@@ -17,7 +17,7 @@ METHODS = tuple(
     if callable(value) and not name.startswith("_") and name != "claim"
 )
 READS = frozenset(
-    {"read", "spent", "ids", "entries", "count", "key_lock", "key_locks", "record", "records"}
+    {"read", "tombstones", "ids", "entries", "count", "key_lock", "key_locks", "record", "records"}
     | {"matches", "item", "items_by_key", "items_of_kind"}
 )
 MAY_BE_STALE = ("entries", "count")

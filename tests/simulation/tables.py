@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome
 from headrace.domain.transitions import TaskWrite
-from headrace.store.base import Noting, Outcome, Record
+from headrace.store.base import Noting, Record
 from headrace.store.dynamo import DynamoStore
 from tests.streamed import Streamed
 

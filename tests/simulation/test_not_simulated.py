@@ -127,8 +127,8 @@ def a_wait_looks_every_few_seconds_until_its_timeout() -> None:
 @finds("a wait that ends forgets the others for its task", "a wait is never forgotten")
 def one_of_two_waits_ends() -> None:
     ends, woken = SqliteStore().ends, list[str]()
-    with ends.told("task", lambda: woken.append("stays")):
-        with ends.told("task", lambda: woken.append("ends")):
+    with ends.notify_on_end("task", lambda: woken.append("stays")):
+        with ends.notify_on_end("task", lambda: woken.append("ends")):
             pass
         ends.ended(["task"])
     assert woken == ["stays"]

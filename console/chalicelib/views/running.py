@@ -204,9 +204,9 @@ def _page(context: RequestContext, run: ActionRun) -> RunPage:
         who=_who(context, run),
         filter=which(run.queues, run.where.fields(), run.to_queue, run.seen_at, run.by),
         forms=_forms(context, run),
-        rest=_rest(context, run, action) if run.over else None,
+        rest=_rest(context, run, action) if run.has_ended else None,
         back=Link("Back to the list", context.back) if context.back else None,
-        refresh=_REFRESH_SECONDS if run.goes_on and not run.over else None,
+        refresh=_REFRESH_SECONDS if run.goes_on and not run.has_ended else None,
     )
 
 
@@ -228,7 +228,7 @@ def _summary(run: ActionRun, action: TaskAction) -> str:
 
 
 def _detail(run: ActionRun) -> str:
-    if run.over:
+    if run.has_ended:
         return ""
     if run.status is ActionStatus.PAUSED:
         return "It goes on when somebody resumes it, within 7 days of the look."
@@ -277,7 +277,7 @@ def _rest(context: RequestContext, run: ActionRun, action: TaskAction) -> Link |
 
 def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:
     here, forms = context.url(urls.ACTION, {BACK: context.back}, id=run.id), []
-    if not run.over and run.status is not ActionStatus.CANCELLED:
+    if not run.has_ended and run.status is not ActionStatus.CANCELLED:
         turn = Choice("resume", "Resume")
         if run.goes_on:
             turn = Choice("pause", "Pause")

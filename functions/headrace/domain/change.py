@@ -286,3 +286,41 @@ class Entry(NamedTuple):
     def hidden(self, now: datetime) -> bool:
         """Return whether the task is past its retention."""
         return self.retained_until is not None and self.retained_until <= now
+
+
+@quick
+class Done:
+    """The change took effect, now or in an earlier try whose answer was lost.
+
+    ``task`` is the task after the change, or the last state of a task that the change removed.
+    """
+
+    task: Task
+
+
+@quick
+class Refused:
+    """A condition did not hold; ``task`` is the stored task, or None.
+
+    Only a new task can be refused by a tombstone (``Task.remains``).  ``blocked`` are the places in
+    ``Change.also`` whose own condition did not hold.  A lost race is a normal answer, not an error.
+    """
+
+    task: Task | None
+    blocked: tuple[int, ...] = ()
+
+
+Outcome = Done | Refused
+
+
+def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
+    """Return the outcome of *change*, which the stored task *found* refused."""
+    if found is not None and found.remains and change.insert is None:
+        if change.rule.target is State.DELETED and change.already_done(found):
+            return Done(found)  # an earlier try of this change has hidden it
+        returns = change.rule.source is State.DELETED
+        # Otherwise only an enqueue of its id may see the tombstone.
+        return Refused(found if returns else None, blocked)
+    if found is not None and change.already_done(found):
+        return Done(change.insert if change.insert and found.remains else found)
+    return Refused(found, blocked)

@@ -1,8 +1,8 @@
-"""The use cases over a deployment's tables, by the rights of whoever runs this program.
+"""The use cases over a deployment's tables, with the AWS rights of the current program.
 
-Which tables is said by the stack's outputs, once a process; or by the environment, as the functions
-have it: HEADRACE_TASKS_TABLE and HEADRACE_CONTROL_TABLE save that call, and the right to make it.
-The deployment's reaper, scheduler and recorder do what timers do.
+The names of the tables come from the stack's outputs, read once in a process.  With
+HEADRACE_TASKS_TABLE and HEADRACE_CONTROL_TABLE in the environment, the program needs neither that
+call nor the right to make it.  The deployment's functions run the background jobs.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Store]:
-    """Return the use cases over the tables of *address*, and those.
+    """Return the use cases over the tables of *address*, and the store.
 
-    Raises InvalidRequest where the stack or its tables are missing, Unauthenticated
-    without credentials, Forbidden without the right to ask, Unavailable without an answer.
+    Raises InvalidRequest if the stack or its tables are missing, Unauthenticated without
+    credentials, Forbidden without the right to read the stack, Unavailable without an answer.
     """
     from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
-    from headrace.store.dynamo.connect import Deployment  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.connect import Deployment  # noqa: PLC0415  as above
 
     deployment = Deployment(address.region, address.stack)
     settings = replace(_settings(deployment), admin_key=admin_key, admin_name=IAM)
@@ -37,14 +37,14 @@ def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Sto
         control_table=settings.control_table,
         sender=settings.sender,
     )
-    # Metrics of long ago are read from the lake; nothing is written there.
+    # Old metrics are read from the lake; nothing is written there.
     lake = deployment.lake(settings.lake) if settings.lake else None
     objects = deployment.objects(settings.payloads) if settings.payloads else None
     return build(settings, store, lake=lake, objects=objects), store
 
 
 def parameters_of(address: TablesAddress) -> Mapping[str, str]:
-    """Return what the stack of *address* was deployed with.  Raises as over_tables() does."""
+    """Return the parameters of the stack of *address*.  Raises as over_tables() does."""
     from headrace.store.dynamo.connect import Deployment  # noqa: PLC0415  as above
 
     return Deployment(address.region, address.stack).facts().parameters
@@ -60,7 +60,7 @@ def _settings(deployment: "Deployment") -> Settings:
     if settings.tables_named:
         return settings
     facts = deployment.facts()
-    ttl = facts.parameters.get("SettingsTtlSeconds")  # not of the environment: the stack decides
+    ttl = facts.parameters.get("SettingsTtlSeconds")  # the stack decides, not the environment
     return replace(
         settings,
         tasks_table=facts.outputs[TASKS_TABLE],

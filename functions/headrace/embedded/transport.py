@@ -88,7 +88,7 @@ def _log_as_a_library() -> None:
     for handler in log.handlers:
         handler.addFilter(_unless_the_program_logs)
         if isinstance(handler, logging.StreamHandler):
-            handler.stream = sys.stderr  # setStream() flushes the old one, which may be closed
+            handler.stream = sys.stderr  # setStream() flushes the old stream, maybe a closed one
     log.propagate = True
     for handler in logging.getLogger().handlers:
         for suppressing in [one for one in handler.filters if isinstance(one, SuppressFilter)]:
@@ -125,7 +125,7 @@ _state_of: Final = msgspec.json.Decoder(_StateShown).decode
 
 
 def _is_running(response: EmbeddedAnswer) -> bool:
-    """Tell whether *response* shows a task that is waiting or in flight."""
+    """Return whether *response* shows a task that is waiting or in flight."""
     if response.status_code != HTTPStatus.OK:
         return False
     shown = _state_of(without_halves(response.content, b"?"))
@@ -201,7 +201,7 @@ class AsyncEmbeddedConnections(_Requests):
         except asyncio.CancelledError:
             cast(
                 "CallerContext", request.context
-            ).abandoned = True  # the thread continues, and must lease no more tasks
+            ).abandoned = True  # the thread continues, but must not lease further tasks
             raise
 
     async def _at_end(self, request: Request, task_id: str, seconds: float) -> EmbeddedAnswer:
@@ -219,7 +219,7 @@ class AsyncEmbeddedConnections(_Requests):
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(woken.set)
 
-        with ends.told(task_id, wake):
+        with ends.notify_on_end(task_id, wake):
             while True:
                 response = await self._in_thread(lambda: answer(service, request, waits=False))
                 left = until - loop.time()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Settings:
     """The settings of a deployment.
 
-    ``dynamodb_url`` None is Amazon DynamoDB.  ``admin_key`` None lets nobody in with a deployment
+    ``dynamodb_url`` None is Amazon DynamoDB.  Without an ``admin_key`` there is no deployment
     key; the audit shows its holder as ``admin_name``.  ``session_secret`` signs the console's
     sessions, None without a console.  ``sender`` is how changes are sent (see DynamoStore).
 

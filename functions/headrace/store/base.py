@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from headrace.domain.change import KEY_LOCK, Change, Entry, KeyLock
-from headrace.domain.copies import quick
+from headrace.domain.change import KEY_LOCK, Change, Entry, KeyLock, Outcome
 from headrace.domain.ids import new_request_token
 from headrace.domain.indexing import Match
 from headrace.domain.patch import (
@@ -24,48 +23,10 @@ from headrace.domain.patch import (
     seconds_of,
     text,
 )
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import Place, Task
 from headrace.store.keys import BODY, NOTE, VERSION, WRITTEN_BY
 
 _LAST_CHARACTER: Final = "\U0010ffff"
-
-
-@quick
-class Done:
-    """The change took effect, now or in an earlier try whose answer was lost.
-
-    ``task`` is the task after the change, or the last state of a task that the change removed.
-    """
-
-    task: Task
-
-
-@quick
-class Refused:
-    """A condition did not hold; ``task`` is the stored task, or None.
-
-    Only a new task can be refused by a tombstone (``Task.remains``).  ``blocked`` are the places in
-    ``Change.also`` whose own condition did not hold.  A lost race is a normal answer, not an error.
-    """
-
-    task: Task | None
-    blocked: tuple[int, ...] = ()
-
-
-Outcome = Done | Refused
-
-
-def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
-    """Return the outcome of *change*, which the stored task *found* refused."""
-    if found is not None and found.remains and change.insert is None:
-        if change.rule.target is State.DELETED and change.already_done(found):
-            return Done(found)  # an earlier try of this change has hidden it
-        returns = change.rule.source is State.DELETED
-        # Otherwise only an enqueue of its id may see the tombstone.
-        return Refused(found if returns else None, blocked)
-    if found is not None and change.already_done(found):
-        return Done(change.insert if change.insert and found.remains else found)
-    return Refused(found, blocked)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -106,8 +67,8 @@ class CountPage:
 class Record:
     """A record of the control table: a JSON-like ``body`` under (``kind``, ``name``).
 
-    The store removes it some time after ``expires_at``.  ``note`` is a text that is written apart
-    from the body.
+    The store removes it after ``expires_at``, not immediately.  ``note`` is a text that is written
+    separately from the body.
     """
 
     kind: str
@@ -145,7 +106,7 @@ def record_of(item: ControlItem) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """A record that is written before changes, and the version that it replaces (None: none)."""
+    """A record to write before changes, and the version that it replaces (None: no record)."""
 
     record: Record
     replaces: int | None
@@ -159,21 +120,21 @@ class Claim(Protocol):
     """Selects due tasks and leases them, for Store.claim() and Arrivals.wait()."""
 
     def claim(self) -> Collection[str]:
-        """Lease what is due, and return the ids of the leased tasks.
+        """Lease due tasks, and return their ids.
 
-        A store with transactions calls it in the thread that writes.  What it reads and writes
-        there is part of one transaction, and undone if it raises.  It must not take long.
+        A store with transactions calls it in the writing thread.  Its reads and writes are part of
+        one transaction, and an error undoes its writes.  It must not take long.
         """
 
     def undo(self) -> None:
-        """Forget what claim() leased: its transaction failed."""
+        """Forget the tasks that claim() leased: its transaction failed."""
 
 
 class Arrivals(Protocol):
-    """Tells when tasks have come to wait in queues."""
+    """Notifications of new waiting tasks in queues."""
 
     def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
-        """Return how often tasks have come to wait in each of *queues* that ever had one."""
+        """Return the number of arrivals in each of *queues* that ever had one."""
 
     def wait(
         self,
@@ -182,30 +143,30 @@ class Arrivals(Protocol):
         seconds: float,
         parked: Claim | None = None,
     ) -> Mapping[str, int]:
-        """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
+        """Wait until the numbers of *queues* differ from *since*, or for *seconds*.
 
         A store with transactions runs the *parked* claim in the transaction that makes a task due.
         The wait ends when the claim leases a task.
-        Return the numbers seen last.  Raises Unavailable, and what *parked* raises.
+        Return the last numbers read.  Raises Unavailable, and any error of *parked*.
         """
 
 
 class Ends(Protocol):
-    """Tells when tasks have ended, whichever process ends them."""
+    """Notifications of the end of tasks, from all processes."""
 
-    def told(self, task_id: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a block in which *wake* is called once the task has ended or is gone.
+    def notify_on_end(self, task_id: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call *wake* when the task ends or is removed within the block that this returns.
 
-        What has ended before the block is for the caller to see.  It is called from any thread,
-        may be called again, and must not take long.
+        The caller must check itself whether the task ended before the block.  *wake* is called from
+        any thread, may be called again, and must not take long.
         """
 
 
 class Store(Protocol):
     """Tasks, their index, and control records.
 
-    Every method may raise Unavailable when the table is throttled or away.  ``arrivals`` and
-    ``ends`` are None where a caller has to poll.
+    Every method may raise Unavailable when the table is throttled or cannot be reached.
+    ``arrivals`` and ``ends`` are None if callers must poll.
     """
 
     @property
@@ -227,15 +188,15 @@ class Store(Protocol):
         some changes, that is Unavailable; with *partly* the outcomes of the rest are Refused.
 
         The record of *noting* is written before the changes, or with them in one transaction, so
-        that every reader of a change finds the record.  If that is refused, this raises
-        NotingRefused and makes no change.
+        that every reader of a change finds the record.  If its version does not match,
+        this raises NotingRefused and makes no change.
         """
 
     def claim(self, claim: Claim) -> None:
         """Run *claim*: in one transaction, where the store has transactions over reads and writes.
 
-        No other process leases its tasks then.  It may be run twice, the first time with undo().
-        Raises Unavailable, and what *claim* raises.
+        No other process leases its tasks then.  If the first transaction fails, undo() is called
+        and the claim may run again.  Raises Unavailable, and any error of *claim*.
         """
 
     def read(
@@ -243,12 +204,12 @@ class Store(Protocol):
     ) -> dict[str, Task]:
         """Return the tasks that exist, as last written.
 
-        Without *consistent* it costs half, and the last writes may be missing: for callers that
-        change a task only if it still is as they read it.
+        Without *consistent* the read costs half, and the last writes may be missing: for callers
+        that change a task only if it is unchanged since the read.
         """
 
-    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        """Return the tombstones of tasks: by them a repeated call about a removed task is known.
+    def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
+        """Return the tombstones of removed tasks, which identify repeated calls.
 
         A deleted or purged task has no tombstone, unless an undo keeps the whole task.
         """
@@ -256,7 +217,7 @@ class Store(Protocol):
     def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
         """Return up to *limit* ids that begin with *prefix*, in order, and whether there are more.
 
-        Ids of tombstones may be among them.  None where ids have no order.
+        Ids of tombstones may be included.  None if the store has no order of ids.
         """
 
     def entries(
@@ -271,7 +232,7 @@ class Store(Protocol):
     ) -> EntryPage:
         """Return up to *limit* entries of one partition by time.
 
-        From *since* to *until*, both included, behind *after*.  The index may lag.
+        From *since* to *until*, both included, after the position *after*.  The index may lag.
         """
 
     def count(
@@ -283,7 +244,7 @@ class Store(Protocol):
         after: Position | None = None,
         now: datetime | None,
     ) -> CountPage:
-        """Count the entries of one partition, as far as one request reads.
+        """Count the entries of one partition that one request reads.
 
         Bounds are as for ``entries``.  Entries past retention at *now* are not counted; with None
         they are.
@@ -292,7 +253,7 @@ class Store(Protocol):
     def item(self, kind: str, name: str, *, consistent: bool = True) -> Fields | None:
         """Return the fields of a control item, or None if it is missing.
 
-        Without *consistent* it costs half, and the last writes may be missing.
+        Without *consistent* the read costs half, and the last writes may be missing.
         """
 
     def items_by_key(self, keys: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Fields]:
@@ -310,7 +271,7 @@ class Store(Protocol):
     ) -> tuple[Sequence[ControlItem], bool]:
         """Return up to *limit* control items of a kind by name, and whether there are more.
 
-        Their names are from *first* to *last*, both included, and behind *after*; *last* empty is
+        Their names are from *first* to *last*, both included, and after *after*; *last* empty is
         no bound.  *consistent* is as in ``item``.
         """
 
@@ -340,7 +301,7 @@ class Store(Protocol):
         return {item.name: text(item.fields, KEY_LOCK) for item in items}
 
     def set_key_lock(self, lock: KeyLock) -> bool:
-        """Write or remove one key lock without a task; return whether it was as expected."""
+        """Write or remove one key lock without a task; return whether it had the expected value."""
         return self.patch(lock.patch()).made
 
     def record(self, kind: str, name: str) -> Record | None:
@@ -359,7 +320,7 @@ class Store(Protocol):
     ) -> tuple[Sequence[Record], bool]:
         """Return up to *limit* records by name, and whether there are more.
 
-        Their names start with *prefix* and come behind *after*.  *consistent* is as in ``item``.
+        Their names start with *prefix* and come after *after*.  *consistent* is as in ``item``.
         """
         last = prefix and prefix + _LAST_CHARACTER
         items, more = self.items_of_kind(
@@ -381,13 +342,13 @@ class Store(Protocol):
         return self.patch_all([record_patch(*write) for write in writes], tasks=tasks)
 
     def renew_record(self, record: Record) -> Record:
-        """Write *record* whatever its stored version is, and return it with the note on it."""
+        """Write *record* without a check of the stored version; return it with its stored note."""
         patch = Patch(record.kind, record.name, put=_record_fields(record))
         fields = self.patch(patch).fields or {}
         return record_of(ControlItem(record.kind, record.name, fields))
 
     def leave_note(self, kind: str, name: str, note: str, *, expects: str | None) -> bool:
-        """Leave *note* on an existing record in place of *expects*; return whether it was made."""
+        """Replace the note *expects* of an existing record; return whether the write was made."""
         when = (When(VERSION, "<>", None), When(NOTE, "=", expects))
         return self.patch(Patch(kind, name, when, put={NOTE: note})).made
 
@@ -402,7 +363,7 @@ class Store(Protocol):
     def note_matches(self, there: Collection[Match], gone: Collection[Match]) -> None:
         """Add *there* to the index of values, and remove *gone* from it; no task is in both.
 
-        It may be repeated.  A match in *gone* with an empty term stands for all entries of its
+        The call may be repeated.  A match in *gone* with an empty term means all entries of its
         task; a store that cannot find these ignores it.
         """
 
@@ -411,7 +372,7 @@ class Store(Protocol):
     ) -> tuple[Sequence[str], bool]:
         """Return up to *limit* ids that the index of values has for *term*, and whether more.
 
-        In ascending or *descending* order, and behind *after*.  The tasks may have changed since.
+        In ascending or *descending* order, and after *after*.  The tasks may have changed since.
         """
 
     def drop_matches(self, queue: str, field: str, *, limit: int) -> bool:

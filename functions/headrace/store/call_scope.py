@@ -21,10 +21,10 @@ from math import ceil
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from headrace.domain.access import SERVICE, Principal
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Done, Outcome, Refused
 from headrace.domain.ids import keyed_task_id, new_batch_id, new_task_id, new_undo_id
 from headrace.domain.task import Task
-from headrace.store.base import Done, Noting, NotingRefused, Outcome, Refused, Store
+from headrace.store.base import Noting, NotingRefused, Store
 from headrace.store.items import Value, to_item
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
 """Tasks as DynamoDB items and back: instants in microseconds, ``ttl`` in seconds, JSON as text.
 
 ``FIELDS`` says for each field of a task under which attribute and in which form it is stored;
-the statements of the senders are made from it too.  A dot leads into a map: what belongs to the
-lease stands in one attribute, which is written whole, extended by its path, and removed at once.
+the statements of the senders are made from it too.  A dot leads into a map: all fields of the lease
+are in one attribute, which is written as a whole, extended by its path, and removed as a whole.
 """
 
 import json
@@ -35,7 +35,7 @@ Between: TypeAlias = tuple[int, int]
 """The first and the last microsecond of a span of time."""
 EVER: Final[Between] = (-(2**63), 2**63 - 1)
 READ_AT_ONCE: Final = 100
-"""Tasks of one ``tasks`` call of a reader of pages, as many as one BatchGetItem takes."""
+"""The number of tasks in one ``tasks`` call of a page reader: the limit of one BatchGetItem."""
 
 _SECOND: Final = timedelta(seconds=1)
 
@@ -92,7 +92,7 @@ def _member_text(one: Membership) -> str:
 
 
 def member(text: str) -> Membership:
-    """Return one membership of an item's."""
+    """Return the membership that *text* encodes."""
     batch, inherited, spawned = json.loads(text)
     return Membership(batch, bool(inherited), spawned)
 
@@ -102,7 +102,7 @@ def _offloaded_text(one: OffloadedText) -> str:
 
 
 def offloaded(text: str) -> OffloadedText:
-    """Return one reference of an item's."""
+    """Return the reference that *text* encodes."""
     size, digest, name = text.split(" ")
     return OffloadedText(name, int(size), digest)
 
@@ -186,7 +186,7 @@ _ATTRIBUTES: Final = {
     "spent": keys.SPENT,
     "group_key": keys.GROUP_KEY,
 }
-"""The attributes that are not called as their fields are."""
+"""The attributes whose names differ from their fields."""
 
 _SECONDS_FIELDS: Final = ("retained_until", "deleted_retention")
 _FORMS: Final[dict[Any, Form]] = {
@@ -205,7 +205,7 @@ _FORMS: Final[dict[Any, Form]] = {
     tuple[Hop, ...]: TRAIL,
     tuple[Membership, ...]: MEMBERS,
 }
-"""The form of each type that a field of a task has; that of an enum is its text."""
+"""The form of each type of a task's fields; an enum is stored as its text."""
 
 
 def _form_of(name: str, hint: Any) -> Form:  # noqa: ANN401 (a type)
@@ -229,14 +229,14 @@ ATTRIBUTES: Final = tuple(dict.fromkeys(path.partition(".")[0] for path, _ in FI
 """Every attribute of a task's item."""
 
 _BY_PATH: Final = {path: (name, form) for name, (path, form) in FIELDS.items()}
-_ALWAYS: Final = frozenset({"errors", "trail"})  # a list must be there to be appended to
+_ALWAYS: Final = frozenset({"errors", "trail"})  # an append needs an existing list
 
 
 _NOT_SPENT: Final = frozenset({"place", "scheduled_at"})
 
 
 def to_item(task: Task) -> Item:
-    """Return *task* as an item; what is not set takes no room."""
+    """Return *task* as an item, without the fields that are not set."""
     item: Item = {}
     for name, (path, form) in FIELDS.items():
         if task.spent is not None and name in _NOT_SPENT:
@@ -253,7 +253,7 @@ def to_item(task: Task) -> Item:
 
 
 def from_item(item: Mapping[str, Value]) -> Task:
-    """Return the task of *item*; attributes that this version does not know are left out."""
+    """Return the task of *item*; unknown attributes are left out."""
     fields = {}
     for attribute, value in item.items():
         paths = {attribute: value}
@@ -281,15 +281,15 @@ def entry_from_item(item: Mapping[str, Value]) -> Entry:
         SECONDS.decode(ttl) if ttl else None,
         MICROS.decode(due) if due else None,
         group["S"] if group else None,
-        due is not None,  # they came into the index together
+        due is not None,  # the index has had both attributes from the same version on
     )
 
 
 def item_bytes(item: Mapping[str, Value]) -> int:
-    """Return the bytes that DynamoDB counts *item* as.
+    """Return the size of *item* in bytes, as DynamoDB counts it.
 
-    See "DynamoDB item sizes and formats" in Amazon's guide: a number takes a byte for each two
-    digits and one more; a list or map three, and one for each of what is in it.
+    See "DynamoDB item sizes and formats" in Amazon's guide: a number takes one byte for every
+    two digits and one more; a list or map takes three bytes, and one for each element.
     """
     return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 

@@ -16,11 +16,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.offload import ObjectStore, Offload, StoredObject
-from headrace.store.base import Noting, Outcome, Record, Store
+from headrace.store.base import Noting, Record, Store
 from headrace.store.lake import s3_place
 
 _SLASH: Final = "~"  # in place of a slash in a file's name; no task id has one

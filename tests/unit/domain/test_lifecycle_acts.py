@@ -45,7 +45,7 @@ class LifecycleCase:
     def stored(self) -> Task | None:
         """The task, be it one that only an undo knows of."""
         store, task_id = self.world.store, self.task_id
-        left = store.spent([task_id]).get(task_id)
+        left = store.tombstones([task_id]).get(task_id)
         return left if left and left.spent is None else store.read([task_id]).get(task_id)
 
     def report(self, status: ReportStatus, **fields: Any) -> None:

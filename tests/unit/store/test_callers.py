@@ -51,4 +51,4 @@ def test_a_refusal_that_the_caller_can_mend_says_so(
     outcome: Any, kind: type[HeadraceError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
-        CallersRights("the stack shop in eu-west-1").over(Client(outcome)).query()
+        CallersRights("the stack shop in eu-west-1").wrap(Client(outcome)).query()

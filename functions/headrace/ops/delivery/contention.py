@@ -27,13 +27,13 @@ from math import ceil, log2
 from typing import Final
 from zlib import crc32
 
-from headrace.domain.change import Entry
+from headrace.domain.change import Done, Entry, Outcome
 from headrace.domain.ids import new_chance
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, Task
 from headrace.domain.worker import Portion, portion
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Done, Outcome, Store
+from headrace.store.base import Store
 from headrace.store.call_scope import metered
 from headrace.store.records.workers import KIND, from_record
 

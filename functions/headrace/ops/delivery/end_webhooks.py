@@ -16,7 +16,7 @@ from typing import Final
 
 from headrace.domain import limits, plan
 from headrace.domain.access import covers
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome, Refused
 from headrace.domain.copies import altered
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.ids import new_request_token
@@ -29,7 +29,6 @@ from headrace.domain.times import MICROSECOND, instant_of
 from headrace.domain.transitions import Event, Happening, TaskWrite, Transition
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Outcome, Refused
 
 _ENDS: Final = {
     Event.SUCCEEDED: State.SUCCEEDED,

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.domain import repeat
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
 from headrace.domain.lease import LeaseGroup
@@ -25,7 +25,7 @@ from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
 from headrace.ops.shared.leases import Leases, with_present_ends
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Noting, NotingRefused, Outcome, Record, Store
+from headrace.store.base import Noting, NotingRefused, Record, Store
 from headrace.store.records.repeats import (
     FIRST,
     batch_of,

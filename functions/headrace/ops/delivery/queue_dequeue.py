@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain import plan
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Done, Entry, Outcome, Refused
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
@@ -27,7 +27,6 @@ from headrace.ops.shared.lanes import (
     with_due_times,
 )
 from headrace.ops.shared.lease_watch import GivenLease
-from headrace.store.base import Done, Outcome, Refused
 
 if TYPE_CHECKING:
     from headrace.ops.delivery.deliveries import Deliveries

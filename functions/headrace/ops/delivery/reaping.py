@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final, Self
 
 from headrace.domain import plan, settle
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Done, Entry
 from headrace.domain.ids import group_of
 from headrace.domain.lease import GroupState
 from headrace.domain.queue import AGREED_AFTER, Queue
@@ -36,7 +36,7 @@ from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.shared.paging import counted
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import halts, note_dying
-from headrace.store.base import Done, Position, Store
+from headrace.store.base import Position, Store
 from headrace.store.records.queues import KIND, from_record, note_of
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from headrace.domain import limits, settle
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Done
 from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import group_of
@@ -37,7 +37,6 @@ from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unmade
-from headrace.store.base import Done
 
 _LOOKS: Final = 5
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Done, Entry
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.operate import BulkAction, operate
@@ -17,7 +17,6 @@ from headrace.ops.shared.commits import commit
 from headrace.ops.shared.lanes import ShardReader, some_due
 from headrace.ops.shared.limiting import limited
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Done
 
 _LOOK_EVERY: Final = timedelta(seconds=1)  # at the group
 

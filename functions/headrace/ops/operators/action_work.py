@@ -82,7 +82,7 @@ class ActionWork(ServicePart):
         run = next(readable([record], ActionRun.of), None)
         if run is None:
             return None
-        if run.over:
+        if run.has_ended:
             self.store.drop_record(UNDER_WAY, run.id)
             return None
         busy = run.busy_until is not None and self.now() < run.busy_until
@@ -240,7 +240,7 @@ class ActionWork(ServicePart):
         if run.goes_on:
             failed = replace(run, status=ActionStatus.FAILED, trouble=trouble, busy_until=None)
             self._put(failed)
-        elif not run.over:  # not even what was done of its last part can be told
+        elif not run.has_ended:  # not even what was done of its last part can be told
             ended = replace(run.released(), trouble=trouble, ended_at=self.now())
             self.service.audit.write(ended.noted, entry_of(ended))
             self._put(ended)

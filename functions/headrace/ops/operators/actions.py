@@ -138,7 +138,7 @@ class ActionOperations(ServicePart):
         marks, _ = self.store.records(UNDER_WAY, limit=_PAGE)
         records = (self.store.record(KIND, mark.name) for mark in marks)
         runs = (ActionRun.of(record) for record in records if record is not None)
-        return tuple(run for run in runs if not run.over and allowed(run))
+        return tuple(run for run in runs if not run.has_ended and allowed(run))
 
     def pause(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
         """Pause an action after its current part.
@@ -212,7 +212,7 @@ class ActionOperations(ServicePart):
         if not self.store.put_record(run.record(), replaces=None):
             run = self.get(run.id)
         self.hand_over(run)
-        if not run.over:
+        if not run.has_ended:
             self.service.audit.begin(run.noted, entry_of(run))
         self.service.work_on_actions()
         return run
@@ -293,12 +293,12 @@ def entry_of(run: ActionRun) -> AuditRecord:
         str(run.action),
         run.queues[0] if len(run.queues) == 1 else None,
         where,
-        matched=run.total if run.over else None,
-        changed=run.changed if run.over else None,
+        matched=run.total if run.has_ended else None,
+        changed=run.changed if run.has_ended else None,
         request_id=run.request_id,
         actor_id=run.begun_by_id if run.begun_by else run.by_id,
         reason=run.reason or None,
         run=run.id,
-        left=dict(run.left) if run.over and run.left else None,
-        stopped=stopped if run.over else None,
+        left=dict(run.left) if run.has_ended and run.left else None,
+        stopped=stopped if run.has_ended else None,
     )

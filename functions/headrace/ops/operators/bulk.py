@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.domain.change import Change, KeyLock
+from headrace.domain.change import Change, Done, KeyLock, Outcome
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import (
@@ -33,7 +33,6 @@ from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
 from headrace.ops.tasks.enqueue import key_holder
-from headrace.store.base import Done, Outcome
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -193,7 +192,7 @@ class BulkOperations(ServicePart):
         job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo, at=stamps[-1])
         found = self.store.read([each.id for each in seen])
         gone = [each.id for each in seen if each.id not in found]
-        tombstones = self.store.spent(gone) if gone else {}
+        tombstones = self.store.tombstones(gone) if gone else {}
         undo_id = None if undo is None else undo.id
         all_gone = action is BulkAction.DELETE and undo is None and len(stamps) > 1
 

@@ -262,7 +262,7 @@ class KeyOperations(ServicePart):
             key,
             revoked_at,
             tuple(islice(put, _SCHEDULES)),
-            tuple(run.id for run in runs if run.by_id == key_id and not run.over),
+            tuple(run.id for run in runs if run.by_id == key_id and not run.has_ended),
         )
 
     def _living_or_revoked(self, key_id: str) -> tuple[ShownKey | None, datetime | None]:

@@ -142,7 +142,7 @@ class Sessions(ServicePart):
         """
         record = self.store.record(SESSIONS, session_name(key_id, nonce))
         now = self.now()
-        if record is None or session_of(record).over(now):
+        if record is None or session_of(record).has_ended(now):
             raise Unauthenticated("the session is over: sign in again")
         session = session_of(record)
         principal = self.service.keys.known(key_id, session.digest)

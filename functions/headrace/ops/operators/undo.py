@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.domain.change import KeyLock
+from headrace.domain.change import Done, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.operate import BACK_ALREADY, Undo, Unfit, takes_place, undelete
 from headrace.domain.queue import Queue
@@ -20,7 +20,7 @@ from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
 from headrace.ops.tasks.enqueue import key_holder
-from headrace.store.base import Done, Position
+from headrace.store.base import Position
 from headrace.store.call_scope import draw_undo_id
 from headrace.store.records import undos as undo_records
 
@@ -100,7 +100,7 @@ class Undoing(ServicePart):
         if queue.created_at > undo.at:
             return False
         if ids is not None:
-            return any(task.deleted_by == undo.id for task in self.store.spent(ids).values())
+            return any(task.deleted_by == undo.id for task in self.store.tombstones(ids).values())
         return any(
             self.store.entries(place, since=undo.at, until=undo.at, limit=1).entries
             for place in queue.places(State.DELETED)
@@ -108,7 +108,7 @@ class Undoing(ServicePart):
 
     def _named(self, queue: Queue, undo: Undo, ids: tuple[str, ...]) -> Iterator[BulkOutcome]:
         """Restore tasks that are known by their ids."""
-        deleted, there = self.store.spent(ids), self.store.read(ids, payload=False)
+        deleted, there = self.store.tombstones(ids), self.store.read(ids, payload=False)
         for task_id in ids:
             task = deleted.get(task_id)
             if task is not None and task.deleted_by == undo.id:
@@ -131,7 +131,7 @@ class Undoing(ServicePart):
             page = self.store.entries(
                 places[at], since=undo.at, until=undo.at, after=after, limit=_PAGE
             )
-            tasks = self.store.spent(entry.task_id for entry in page.entries)
+            tasks = self.store.tombstones(entry.task_id for entry in page.entries)
             results += [
                 self._restored(queue, task) for task in tasks.values() if task.deleted_by == undo.id
             ]

@@ -105,7 +105,7 @@ class Alerts(ServicePart):
             for event in events
         ]
         turns = self.service.lines.take_for(target, new, ids, now)
-        existing = {**self.store.spent(ids), **self.store.read(ids, payload=False)}
+        existing = {**self.store.tombstones(ids), **self.store.read(ids, payload=False)}
         reports: list[Change] = []
         for place, task_id in enumerate(ids):
             found, free_id = existing.get(task_id), task_id

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import limits, plan
-from headrace.domain.change import Change, KeyLock
+from headrace.domain.change import Change, Done, KeyLock, Refused
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.plan import TaskSpec
@@ -29,7 +29,7 @@ from headrace.ops.tasks.enqueue import (
     with_id,
 )
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Done, Refused, Store
+from headrace.store.base import Store
 from headrace.store.call_scope import draw_task_id
 from headrace.store.records import schedules as schedule_records
 

@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.domain.change import Change, Entry, KeyLock
+from headrace.domain.change import Change, Done, Entry, KeyLock, Outcome
 from headrace.domain.task import State, Task
 from headrace.ops.shared.strict_order import note_unmade
-from headrace.store.base import Done, Outcome
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service

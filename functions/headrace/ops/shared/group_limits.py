@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Done, Entry, Outcome
 from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_taking
 from headrace.domain.task import State, Task
@@ -24,7 +24,7 @@ from headrace.ops.shared.lanes import with_due_times
 from headrace.ops.shared.lines import group_lines
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Done, Outcome, Store
+from headrace.store.base import Store
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service

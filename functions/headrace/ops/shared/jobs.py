@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.domain import plan
+from headrace.domain.change import Done
 from headrace.domain.offload import StoredObject, owner_of
 from headrace.domain.operate import Undo, kept
 from headrace.domain.queue import AGREED_AFTER
@@ -28,7 +29,7 @@ from headrace.ops.shared.audit import ActionOutcome
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_left
-from headrace.store.base import Done, Position, every_record
+from headrace.store.base import Position, every_record
 from headrace.store.records import readable
 from headrace.store.records.jobs import KIND, Job, JobKind
 
@@ -211,7 +212,7 @@ class Removals(ServicePart):
         tasks = self.store.read(ids, payload=False)
         found = [*tasks.values()]
         if State.DELETED in job.states:
-            hidden = self.store.spent(set(ids) - tasks.keys())
+            hidden = self.store.tombstones(set(ids) - tasks.keys())
             found += [task for task in hidden.values() if task.spent is None]
         return found
 
@@ -287,7 +288,7 @@ class Orphans(ServicePart):
             owners = {owner_of(name) for name in some}
             found = self.store.read(owners, payload=False)
             gone = owners - found.keys()
-            hidden = self.store.spent(gone) if gone else {}  # an undo may bring it back
+            hidden = self.store.tombstones(gone) if gone else {}  # an undo may bring it back
             used = {name for task in (*found.values(), *hidden.values()) for name in _names(task)}
             orphans += [name for name in some if name not in used]
         return orphans

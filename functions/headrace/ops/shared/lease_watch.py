@@ -18,12 +18,12 @@ from enum import StrEnum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Done, Entry, Outcome
 from headrace.domain.ids import group_of
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.slots import remember
-from headrace.store.base import Done, Outcome, Store
+from headrace.store.base import Store
 
 _Key = tuple[str, datetime]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain import lease as groups
 from headrace.domain import settle
+from headrace.domain.change import Done
 from headrace.domain.errors import Forbidden, InvalidRequest, LeaseLost, NotFound
 from headrace.domain.ids import group_of, new_group_id
 from headrace.domain.lease import GroupState, LeaseGroup
@@ -25,7 +26,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.lease_watch import LeaseWatch
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Done, Position, Record, Store, every_record
+from headrace.store.base import Position, Record, Store, every_record
 from headrace.store.call_scope import restricted, visible
 
 if TYPE_CHECKING:

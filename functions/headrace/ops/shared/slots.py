@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.domain.change import Change, Entry
+from headrace.domain.change import Change, Done, Entry, Outcome
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import INFLIGHT
@@ -35,7 +35,7 @@ from headrace.domain.slots import (
 )
 from headrace.domain.task import State, Task
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Done, Outcome, Position
+from headrace.store.base import Position
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service

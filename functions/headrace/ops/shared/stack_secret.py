@@ -127,7 +127,7 @@ def with_unique_ids(
             queue, new = wanted[place]
             specs[place] = replace(new, id=_id_of(ids, queue, new, now, number))
         names = [str(specs[place].id) for place in open_places]
-        found = {**store.read(names, payload=False), **store.spent(names)}
+        found = {**store.read(names, payload=False), **store.tombstones(names)}
         open_places = [
             place
             for place in open_places

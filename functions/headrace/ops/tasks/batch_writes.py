@@ -336,7 +336,7 @@ class BatchWrites(ServicePart):
         No callback was made before: the batch is written in one transaction with its callbacks.
         """
         ids = [birth.task_id for birth in births.values() if birth is not None]
-        there = {**self.store.read(ids), **self.store.spent(ids)} if ids else {}
+        there = {**self.store.read(ids), **self.store.tombstones(ids)} if ids else {}
         free = dict(births)
         for event, birth in births.items():
             if birth is None or birth.task_id not in there:

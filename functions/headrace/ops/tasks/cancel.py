@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headrace.domain import access, plan
 from headrace.domain.batch import TaskBatch
+from headrace.domain.change import Done
 from headrace.domain.errors import Finished, NotFound, Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, rules
@@ -31,7 +32,6 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
 from headrace.ops.tasks.batches import visible_batch
 from headrace.ops.tasks.steps import MAKES, callbacks_of
-from headrace.store.base import Done
 from headrace.store.call_scope import flat_rate, visible
 from headrace.store.records import batches as batch_records
 from headrace.store.records import queues as queue_records

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.domain import plan
 from headrace.domain.access import Principal
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Done, Outcome, Refused
 from headrace.domain.copies import quick
 from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token
@@ -25,7 +25,7 @@ from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_left, note_unused
-from headrace.store.base import Done, Outcome, Refused, Store
+from headrace.store.base import Store
 from headrace.store.call_scope import draw_task_id
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
@@ -354,7 +354,7 @@ def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
 
 def with_id(store: Store, task_id: str) -> Task | None:
     """Return the task of an id, or the remains of a removed one; see ``Task.remains``."""
-    return (store.read([task_id]) or store.spent([task_id])).get(task_id)
+    return (store.read([task_id]) or store.tombstones([task_id])).get(task_id)
 
 
 def key_holder(store: Store, queue: str, key: str, now: datetime) -> tuple[str | None, Task | None]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.domain import limits, plan
 from headrace.domain.batch import with_spawned
-from headrace.domain.change import Change, KeyLock
+from headrace.domain.change import Change, Done, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id, is_group_id
 from headrace.domain.lifecycle import Action
@@ -29,7 +29,6 @@ from headrace.ops.tasks.enqueue import (
     key_holder,
     with_id,
 )
-from headrace.store.base import Done
 
 _BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
@@ -213,7 +212,7 @@ class Spawning(ServicePart):
         """Return the results for the children of a report that took effect *settled_at*."""
         spawn = self._with_unique_ids(spawn, settled_at)
         ids = [_id_of(place, new, secret, born) for place, (_, new) in enumerate(spawn)]
-        now, found = self.now(), {**self.store.read(ids), **self.store.spent(ids)}
+        now, found = self.now(), {**self.store.read(ids), **self.store.tombstones(ids)}
         there = {task_id for task_id, task in found.items() if task.has_id(now)}
         return tuple(
             self._found(queue, new, task_id, exists=task_id in there)
@@ -246,7 +245,7 @@ class Spawning(ServicePart):
         ]
         if not ids:
             return {}
-        now, found = self.now(), {**self.store.read(ids), **self.store.spent(ids)}
+        now, found = self.now(), {**self.store.read(ids), **self.store.tombstones(ids)}
         return {name: task for name, task in found.items() if task.has_id(now)}
 
     def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:

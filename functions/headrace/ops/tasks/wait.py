@@ -84,7 +84,7 @@ class Waiting(ServicePart):
             woken.wait(min(most, _WOKEN_SECONDS))
             woken.clear()  # before the look: what ends behind that sets it again
 
-        with self.ends.told(task_id, woken.set):
+        with self.ends.notify_on_end(task_id, woken.set):
             yield pause
 
 

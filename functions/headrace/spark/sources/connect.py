@@ -280,7 +280,7 @@ def _tables_store(connection: StoreConnection) -> Store:
     tasks, control = connection.tasks_table, connection.control_table
     rights = CallersRights(f"the tables {tasks} and {control}")
     return DynamoStore(
-        rights.over(_client(connection)),
+        rights.wrap(_client(connection)),
         tasks_table=tasks,
         control_table=control,
         lanes=LANES,

@@ -212,7 +212,7 @@ class CallersRights:
             message = f"AWS takes no call without credentials: {error}"
             raise Unauthenticated(message) from error
 
-    def over(self, used: _T) -> _T:
+    def wrap(self, used: _T) -> _T:
         """Return *used*, a client or a lake, whose methods raise translated errors."""
         return cast("_T", _Translated(self, used))
 
@@ -316,12 +316,12 @@ class Deployment:
     def client(self, url: str | None) -> AwsClient:
         """Return a client of its DynamoDB, or of the DynamoDB at *url*."""
         with self._rights.translated():
-            return self._rights.over(connected(url, self._session))
+            return self._rights.wrap(connected(url, self._session))
 
     def objects(self, address: str) -> ObjectStore:
         """Return the large texts of its tasks at *address*."""
-        return self._rights.over(objects_at(address, self._session))
+        return self._rights.wrap(objects_at(address, self._session))
 
     def lake(self, address: str) -> Lake:
         """Return the lake at *address*."""
-        return self._rights.over(lake_at(address, self._session))
+        return self._rights.wrap(lake_at(address, self._session))

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal
 
 from botocore.exceptions import ClientError
 
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Done, Outcome, Refused, refused
 from headrace.domain.errors import Unavailable
 from headrace.domain.task import Task
 from headrace.safe_logging import safe_logger
 from headrace.store import keys
-from headrace.store.base import Claim, Done, Noting, NotingRefused, Outcome, Refused, Store, refused
+from headrace.store.base import Claim, Noting, NotingRefused, Store
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
@@ -266,7 +266,7 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         found = self._found(task_ids, payload=payload, consistent=consistent)
         return {task_id: task for task_id, task in found.items() if not task.remains}
 
-    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
+    def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
         found = self._found(task_ids)
         return {task_id: task for task_id, task in found.items() if task.remains}
 

@@ -82,7 +82,7 @@ class ActionRun:
         return (*self.queues, self.to_queue) if self.to_queue else self.queues
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the action has ended."""
         return self.ended_at is not None
 

@@ -84,7 +84,7 @@ class Session:
         """The name of its record."""
         return session_name(self.key_id, self.nonce)
 
-    def over(self, now: datetime) -> bool:
+    def has_ended(self, now: datetime) -> bool:
         """Return whether the session has ended; the store may still have its record."""
         return now >= min(self.until, self.seen_at + IDLE)
 

@@ -1,11 +1,11 @@
-"""Waiting calls are woken by the commit that makes a task due, in any process.
+"""Wakes waiting calls when a commit makes a task due, in any process.
 
-Each commit of a task that waits counts up the number of its queue.  Within the process a bell
-rings.  ``PRAGMA data_version`` tells of commits of other processes.  One of the waiting calls asks
-for it when the file is touched (see ``touches``), and now and then.
+Each commit of a waiting task increments the number of its queue, and notifies the waiting calls of
+the same process.  For commits of other processes, one of the waiting calls polls
+``PRAGMA data_version``: at regular times, and when the file is touched (see ``touches``).
 
-A call of the process that writes may park its claim: it then runs in the transaction that makes a
-task due.  So the lease needs no commit and sync of its own, and no other call looks for it.
+A waiting call may park its claim: the transaction of this process that makes a task due then runs
+the claim.  So the lease needs no separate commit and sync, and no other call reads the task first.
 """
 
 import sqlite3
@@ -23,11 +23,11 @@ from headrace.store.base import Claim
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.touches import TouchWatch, touch
 
-_ASK_SECONDS: Final = 0.002
-"""How often others' commits are asked after while somebody waits, where no touch tells of them."""
+_POLL_SECONDS: Final = 0.002
+"""The pause between two polls for commits of other processes, without a watch for touches."""
 
-_ASK_ALL_THE_SAME_SECONDS: Final = 0.02
-"""The same where touches do, but maybe not all: of a file system that is another's, say."""
+_WATCHED_POLL_SECONDS: Final = 0.02
+"""The same with a watch, for commits that cause no touch here, as on a shared file system."""
 
 
 _ARRIVED: Final = (
@@ -36,12 +36,12 @@ _ARRIVED: Final = (
 )
 
 Arrived: TypeAlias = dict[str, dict[str, int]]
-"""Ids of tasks that came to wait, by queue, each with the microsecond from which on it is due."""
+"""Ids of new waiting tasks by queue, each with the microsecond at which it becomes due."""
 
 
 @dataclass(slots=True, eq=False)
 class ClaimRun:
-    """A claim that runs within a transaction, in the context of the call that made it."""
+    """A claim that runs within a transaction, in the context of the call that created it."""
 
     claim: Claim
     context: Context = field(default_factory=copy_context)
@@ -50,15 +50,15 @@ class ClaimRun:
     error: Exception | None = None
 
     def run(self, database: Database, db: sqlite3.Connection, wake: Callable[[], None]) -> set[str]:
-        """Run the claim within the transaction of *db*, and return the ids of what it leased.
+        """Run the claim within the transaction of *db*, and return the ids of the leased tasks.
 
-        An error undoes what the claim wrote and is kept in ``error``: the transaction goes on.
+        An error undoes the writes of the claim and is kept in ``error``; the transaction continues.
         *wake* is called once the transaction has ended.
         """
 
-        def end(stands: bool) -> None:  # noqa: FBT001  the signature of when_over()
+        def end(committed: bool) -> None:  # noqa: FBT001  the signature of after_transaction()
             try:
-                if not stands:
+                if not committed:
                     self.leased, self.error = False, None
                     self.claim.undo()
             finally:
@@ -66,12 +66,12 @@ class ClaimRun:
                 wake()
 
         self.running, self.error = True, None
-        database.when_over(end)
+        database.after_transaction(end)
         leased = set[str]()
         with database.joined(db) as undo:
             try:
                 leased = set(self.context.run(self.claim.claim))
-            except Exception as error:  # noqa: BLE001  of the claim, not of the caller that writes
+            except Exception as error:  # noqa: BLE001  an error of the claim, not of the writing call
                 undo()
                 self.claim.undo()
                 self.error = error
@@ -81,39 +81,39 @@ class ClaimRun:
 
 @dataclass(slots=True, eq=False)
 class _ParkedClaim(ClaimRun):
-    """The claim of a call that waits for tasks of *queues*, *until* a second of the clock."""
+    """The claim of a call that waits in ``queues`` until the monotonic time ``until``."""
 
     queues: Collection[str] = ()
     until: float = 0.0
 
     @property
-    def waits(self) -> bool:
-        """Whether the call still waits; it may have been interrupted without leaving."""
-        over = self.running or self.leased or self.error
-        return not over and time.monotonic() < self.until
+    def is_waiting(self) -> bool:
+        """Whether the call still waits; an interrupted call may still be in the list."""
+        done = self.running or self.leased or self.error
+        return not done and time.monotonic() < self.until
 
 
 class ArrivalNumbers:
-    """The numbers of queues, and a bell."""
+    """The numbers of queues, and the calls that wait for changes of them."""
 
     def __init__(
-        self, db: Database, *, all_the_same_seconds: float = _ASK_ALL_THE_SAME_SECONDS
+        self, db: Database, *, watched_poll_seconds: float = _WATCHED_POLL_SECONDS
     ) -> None:
         self._db = db
-        self._all_the_same_seconds = all_the_same_seconds
+        self._watched_poll_seconds = watched_poll_seconds
         self._fresh()
         db.on_fork.append(self._fresh)
 
     def _fresh(self) -> None:
-        # Entered by itself: a thread that is interrupted within the entry of a Condition, which
-        # is no single step, would never leave it.
+        # Code enters the lock and not the Condition: entering a Condition takes several steps, and
+        # a thread that is interrupted between them would never release it.
         self._lock = Lock()
         self._bell = Condition(self._lock)
         self._rung = 0
-        self._parked: list[_ParkedClaim] = []  # the longest first
-        self._asking = False
-        self._watch: TouchWatch | None = None  # of whoever asks; kept for the next
-        self._watches = True  # whether there can be one
+        self._parked: list[_ParkedClaim] = []  # in the order of arrival
+        self._polling = False
+        self._watch: TouchWatch | None = None  # used by the polling call, and kept for the next one
+        self._watches = True  # False if the platform cannot watch the file
 
     def numbers(self, queues: Collection[str]) -> Mapping[str, int]:
         """Return how often tasks have come to wait in each of *queues* that ever had one."""
@@ -121,7 +121,7 @@ class ArrivalNumbers:
             return _numbers(db, queues)
 
     def ring(self) -> None:
-        """Let those who wait look again, in whatever process: something was committed here."""
+        """Wake the waiting calls of all processes after a commit of this process."""
         if self._db.path is not None:
             touch(self._db.path)
         self._ring_here()
@@ -130,14 +130,14 @@ class ArrivalNumbers:
         with self._lock:
             self._rung += 1
             self._bell.notify_all()
-            if self._asking and self._watch is not None:
+            if self._polling and self._watch is not None:
                 self._watch.wake()
 
     def note(self, db: sqlite3.Connection, arrived: Arrived, now: Callable[[], datetime]) -> bool:
-        """Count tasks that have become due or wait, within the transaction of *db* that wrote them.
+        """Count new waiting tasks, within the transaction of *db* that wrote them.
 
         If one is due, the claim that has been parked for the longest time runs first.  Return
-        whether it has left tasks for other waiting calls.
+        whether tasks remain for other waiting calls.
         """
         if not arrived:
             return False
@@ -156,7 +156,7 @@ class ArrivalNumbers:
         due = {queue for queue, ids in arrived.items() if min(ids.values()) <= by}
         with self._lock:
             for parked in self._parked:
-                if parked.waits and not due.isdisjoint(parked.queues):
+                if parked.is_waiting and not due.isdisjoint(parked.queues):
                     parked.running = True
                     return parked
         return None
@@ -168,20 +168,20 @@ class ArrivalNumbers:
         seconds: float,
         parked: Claim | None = None,
     ) -> Mapping[str, int]:
-        """Wait until the numbers of *queues* are not *since* any more, or for *seconds*.
+        """Wait until the numbers of *queues* differ from *since*, or for *seconds*.
 
-        In a file the claim *parked* runs in the transaction of this process that makes a task due.
-        The wait ends when it leases a task.
-        Return the numbers seen last.  Raises Unavailable, and what *parked* raises.
+        With a file, the transaction of this process that makes a task due runs the claim *parked*.
+        The wait ends when the claim leases a task.
+        Return the last numbers read.  Raises Unavailable, and any error of *parked*.
         """
         if parked is None or self._db.path is None:
-            return self._waited(queues, since, seconds, None)
+            return self._wait_for_numbers(queues, since, seconds, None)
         own = _ParkedClaim(parked, queues=queues, until=time.monotonic() + seconds)
         try:
             with self._lock:
-                self._parked = [one for one in self._parked if one.waits or one.running]
+                self._parked = [one for one in self._parked if one.is_waiting or one.running]
                 self._parked.append(own)
-            since = self._waited(queues, since, seconds, own)
+            since = self._wait_for_numbers(queues, since, seconds, own)
         except Unavailable:
             self._leave(own)
             if not own.leased:  # its tasks must be delivered
@@ -193,14 +193,14 @@ class ArrivalNumbers:
         return since
 
     def _leave(self, parked: _ParkedClaim) -> None:
-        """Take a claim out, once the transaction that it may run in has ended."""
+        """Remove a parked claim, after the end of the transaction that runs it, if any."""
         with self._lock:
             if parked in self._parked:
                 self._parked.remove(parked)
             while parked.running:
                 self._bell.wait()
 
-    def _waited(
+    def _wait_for_numbers(
         self,
         queues: Collection[str],
         since: Mapping[str, int],
@@ -211,44 +211,44 @@ class ArrivalNumbers:
         while (left := end - time.monotonic()) > 0:
             with self._lock:
                 rung = self._rung
-            if parked is not None and not parked.waits:
+            if parked is not None and not parked.is_waiting:
                 return since
             found = self.numbers(queues)
             if found != since:
                 return found
-            if self._waited_for_bell(rung, left):
+            if self._wait_for_ring(rung, left):
                 continue
             try:
-                found = self._ask(queues, since, rung, end)
+                found = self._poll(queues, since, rung, end)
             finally:
-                with self._lock:  # let another of those who wait ask
-                    self._asking = False
+                with self._lock:  # another waiting call may poll now
+                    self._polling = False
                     self._bell.notify_all()
             if found != since:
                 return found
         return since
 
-    def _waited_for_bell(self, rung: int, seconds: float) -> bool:
-        """Wait until it has rung; False: it is for the caller to ask after others' commits."""
+    def _wait_for_ring(self, rung: int, seconds: float) -> bool:
+        """Wait for a ring after *rung*.  Return False immediately if the caller must poll."""
         with self._lock:
             if self._rung != rung:
                 return True
-            if self._asking or not self._db.shared:
+            if self._polling or not self._db.shared:
                 self._bell.wait(seconds)
                 return True
-            self._asking = True
+            self._polling = True
             return False
 
-    def _ask(
+    def _poll(
         self, queues: Collection[str], since: Mapping[str, int], rung: int, end: float
     ) -> Mapping[str, int]:
-        """Look for others' commits until there is one, or the bell has rung; return the numbers.
+        """Poll for commits of other processes, until there is one or a ring; return the numbers.
 
-        Each connection counts them in its own way, so a connection is compared with itself, and
-        the numbers are read once more behind the first look.
+        Data versions of different connections cannot be compared.  So the numbers are read again
+        after the first poll and after each change of the connection.
         """
         seen: tuple[sqlite3.Connection, int] | None = None
-        watch = self._watched()
+        watch = self._watch_file()
         while (left := end - time.monotonic()) > 0:
             with self._db.reading() as db:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
@@ -259,28 +259,28 @@ class ArrivalNumbers:
             if changed or found != since:
                 return found
             seen = (db, version)
-            if self._rests(rung, watch, left):
+            if self._pause(rung, watch, left):
                 break
         return since
 
-    def _rests(self, rung: int, watch: TouchWatch | None, seconds: float) -> bool:
-        """Rest until it is time to ask again; tell whether the bell has rung."""
+    def _pause(self, rung: int, watch: TouchWatch | None, seconds: float) -> bool:
+        """Wait until the next poll; return whether there was a ring after *rung*."""
         with self._lock:
             if self._rung == rung and watch is None:
-                self._bell.wait(_ASK_SECONDS)
+                self._bell.wait(_POLL_SECONDS)
             if self._rung != rung:
                 return True
         if watch is not None:
-            watch.wait(min(seconds, self._all_the_same_seconds))
+            watch.wait(min(seconds, self._watched_poll_seconds))
         return False
 
-    def _watched(self) -> TouchWatch | None:
-        """Return what tells of touches from now on; None where nothing does."""
+    def _watch_file(self) -> TouchWatch | None:
+        """Return the watch of the file, or None if the platform cannot watch it."""
         if self._watch is None and self._watches and self._db.path is not None:
             try:
                 self._watch = TouchWatch(self._db.path)
             except OSError as error:
-                if error.errno is None:  # thrown into this thread
+                if error.errno is None:  # a TimeoutError that interrupts this thread
                     raise
                 self._watches = False
         return self._watch

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.domain import cost
-from headrace.domain.change import Change, KeyLock
+from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused, refused
 from headrace.domain.patch import EXPIRES, Fields, Patch, Patched, Value, number
 from headrace.domain.task import LIVE, State, Task
-from headrace.store.base import Done, Outcome, Refused, refused
 from headrace.store.keys import BODY
 from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.log import Line, Log

@@ -167,9 +167,9 @@ class Database(Connections):
     def joined(self, db: sqlite3.Connection) -> Iterator[Callable[[], None]]:
         """Make what this thread reads and writes in the block a part of the transaction of *db*.
 
-        For work that is being done in that transaction.  What the block is given undoes all that
-        was done in it so far.  Raises what the block raises, and Unavailable where the transaction
-        cannot go on: all of it is to fail then.
+        Only for work within that transaction.  The block gets a function that undoes all writes of
+        the block so far.  Raises Unavailable if the transaction cannot continue; then all of it
+        must fail.
         """
         with self._errors:
             db.execute("SAVEPOINT joined")
@@ -186,19 +186,19 @@ class Database(Connections):
         """Whether the current transaction is synced, and no thread has joined it."""
         return self._joined is None and not self._lazy
 
-    def when_over(self, tell: Callable[[bool], None]) -> None:
-        """Call *tell* with whether the transaction stands, once the one under way is over.
+    def after_transaction(self, notify: Callable[[bool], None]) -> None:
+        """Call *notify* with True after the commit of the current transaction, or False.
 
-        In a block of joined(), or in work that is being done.  *tell* must not take long.
+        Only in a block of joined() or in the work of write().  *notify* must not take long.
         """
-        self._outcomes.append(tell)
+        self._outcomes.append(notify)
 
-    def once_it_stands(self, tell: Callable[[], None]) -> None:
-        """Call *tell* now; in a block of joined() once the transaction stands."""
+    def after_commit(self, notify: Callable[[], None]) -> None:
+        """Call *notify* now; in a block of joined(), call it after the commit."""
         if self._within() is None:
-            tell()
+            notify()
         else:
-            self.when_over(lambda stands: tell() if stands else None)
+            self.after_transaction(lambda committed: notify() if committed else None)
 
     def _within(self) -> sqlite3.Connection | None:
         """Return the connection of the transaction that this thread has joined."""

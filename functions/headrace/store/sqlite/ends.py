@@ -39,7 +39,7 @@ class TaskEnds:
         self._polling = False
 
     @contextmanager
-    def told(self, task_id: str, wake: Callable[[], None]) -> Iterator[None]:
+    def notify_on_end(self, task_id: str, wake: Callable[[], None]) -> Iterator[None]:
         """Call *wake* once the task has ended, in this block."""
         with self._lock:
             self._wakes.setdefault(task_id, []).append(wake)

@@ -133,7 +133,7 @@ def task_of(row: Row) -> Task:
 def entry_of(place: Place, row: Row) -> Entry:
     """Return the index entry of (id, scheduled_at, expires_at, retained_until, due_at, rest).
 
-    The rest is None if the group is not needed.
+    ``rest`` is None if the group is not needed.
     """
     id_, scheduled_at, expires_at, retained_until, due_at, rest = row
     at = instant_of(scheduled_at)

@@ -1,4 +1,4 @@
-"""The tables of the file: they are created, brought up to date, or the file is refused.
+"""Creates the tables of the file, migrates an older schema, or refuses the file.
 
 ``PRAGMA application_id`` marks a file of Headrace, ``PRAGMA user_version`` is the version of its
 schema.  Each entry of ``MIGRATIONS`` brings a file from one version to the next.
@@ -18,6 +18,7 @@ from headrace.store.sqlite.file import Unusable
 _T = TypeVar("_T")
 
 APPLICATION_ID: Final = 0x48445232  # "HDR2"
+_EARLIER_ID: Final = 0x48445231  # "HDR1", with tables that this version cannot read
 OLDEST_SQLITE: Final = (3, 35, 0)
 
 MIGRATIONS: Final = (
@@ -78,7 +79,7 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     """Create the tables of an empty file, and the new tables of an older file.
 
     *name* is the name of the file in messages.  Raises Unusable, without a change, for a file of
-    another program or of a newer Headrace, and for a file that is read-only.
+    another program, of a newer Headrace or of an earlier format, and for a read-only file.
     """
     db.execute("BEGIN")  # so that a change by another process is seen completely
     try:
@@ -158,6 +159,11 @@ def _version(db: sqlite3.Connection, name: str) -> int:
     tables = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     if (application, version, tables) == (0, 0, None):
         return 0
+    if application == _EARLIER_ID:
+        raise Unusable(
+            f"{name} was written by an earlier Headrace, whose files this version cannot read: name"
+            " another file, or finish its tasks with that version"
+        )
     if application != APPLICATION_ID:
         raise Unusable(f"{name} is another program's database; name another file")
     if version > VERSION:

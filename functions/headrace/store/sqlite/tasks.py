@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.domain import cost
-from headrace.domain.change import Change
+from headrace.domain.change import Change, Outcome
 from headrace.domain.task import RETURN_LANE, SHOWN_STATES, TURN_LANE, Place, Task
 from headrace.domain.times import instant_of, micros_of
 from headrace.store import keys
@@ -26,7 +26,6 @@ from headrace.store.base import (
     EntryPage,
     Noting,
     NotingRefused,
-    Outcome,
     Position,
     record_patch,
 )
@@ -85,10 +84,10 @@ class TaskTable:
             raise NotingRefused
         charge(write=done.write, read=done.read)
         if waiting:
-            self._db.once_it_stands(self._arrivals.ring)
+            self._db.after_commit(self._arrivals.ring)
         if done.ended:
             ended = done.ended
-            self._db.once_it_stands(lambda: self._ends.ended(ended))
+            self._db.after_commit(lambda: self._ends.ended(ended))
         return done.outcomes
 
     def claim(self, claim: Claim) -> None:
@@ -107,7 +106,7 @@ class TaskTable:
         found = self._found(task_ids, payload=payload, consistent=consistent)
         return {task.id: task for task in found if not task.remains}
 
-    def spent(self, task_ids: Iterable[str]) -> dict[str, Task]:
+    def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
         return {task.id: task for task in self._found(task_ids) if task.remains}
 
     def _found(
@@ -233,7 +232,7 @@ _encode: Final = msgspec.json.Encoder().encode
 class FilePages:
     """Each method returns one page as bytes: ``Items``, ``ConsumedCapacity``, ``LastEvaluatedKey``.
 
-    Tasks past their retention at *now* are left out, and tombstones.  The units are those that
+    Tombstones, and tasks past their retention at *now*, are left out.  The units are those that
     DynamoDB would count.  Every method raises Unavailable.
     """
 

@@ -1,7 +1,8 @@
-"""How processes that share the file tell each other, on Linux, that they have committed.
+"""Notifications of commits between the processes that share the file, on Linux.
 
-Whoever has sets the times of the file, and whoever waits hears of that from inotify.  Neither opens
-the file: to close it would give up the locks that SQLite has on it.  Elsewhere nobody is told.
+A process that has committed sets the times of the file, and inotify reports that to the waiting
+processes.  No process opens the file for it: closing the file would release SQLite's locks on it.
+On other systems there are no notifications.
 """
 
 import ctypes
@@ -15,25 +16,25 @@ from pathlib import Path
 from typing import Any, Final
 
 _ATTRIBUTES: Final = 0x4  # IN_ATTRIB: the times of a file, among others
-_BYTES: Final = 4096  # of events, more than can have come
+_BYTES: Final = 4096  # more than the events that can be pending
 
 
 def touch(path: Path) -> None:
-    """Tell those who watch the file at *path*; where that may not be, they look by themselves."""
+    """Notify the watches of the file at *path*; without the right to do so, nothing happens."""
     try:
         os.utime(path)
     except OSError as error:
-        if error.errno is None:  # a TimeoutError thrown into this thread, which is to end
+        if error.errno is None:  # a TimeoutError that interrupts this thread
             raise
 
 
 class TouchWatch:
-    """Watches one file.  Raises OSError where that cannot be."""
+    """Watches one file.  Raises OSError if the platform cannot watch it."""
 
     def __init__(self, path: Path) -> None:
         self._files: list[int] = []
         if sys.platform != "linux":
-            raise OSError(errno.ENOSYS, "there is no inotify here")
+            raise OSError(errno.ENOSYS, "inotify needs Linux")
         start, add = _inotify()
         for opened in (start, lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)):
             self._files.append(opened())
@@ -44,26 +45,25 @@ class TouchWatch:
             self._poll.register(file, select.POLLIN)
 
     def wait(self, seconds: float) -> None:
-        """Return once the file is touched or wake() is called, or was since; or after *seconds*."""
+        """Wait for a touch or wake() since the last wait, for at most *seconds*."""
         for file, _ in self._poll.poll(seconds * 1000):
             with suppress(BlockingIOError):
                 os.read(file, _BYTES)
 
     def wake(self) -> None:
-        """Let whoever waits go on."""
+        """End the current wait, or the next one."""
         os.write(self._woken, (1).to_bytes(8, sys.byteorder))
 
     def __del__(self) -> None:
-        """Watch no longer."""
         for file in self._files:
             os.close(file)
 
 
 def _inotify() -> tuple[Callable[[], int], Callable[..., int]]:
-    """Return what begins to watch, without blocking, and what adds a file to that."""
+    """Return two functions: one opens a non-blocking inotify, the other adds a file to it."""
     library = ctypes.CDLL(None, use_errno=True)
 
-    def called(name: str) -> Callable[..., int]:
+    def function_of(name: str) -> Callable[..., int]:
         try:
             function: Any = getattr(library, name)
         except AttributeError as error:
@@ -78,5 +78,5 @@ def _inotify() -> tuple[Callable[[], int], Callable[..., int]]:
 
         return call
 
-    start = called("inotify_init1")
-    return lambda: start(os.O_NONBLOCK | os.O_CLOEXEC), called("inotify_add_watch")
+    start = function_of("inotify_init1")
+    return lambda: start(os.O_NONBLOCK | os.O_CLOEXEC), function_of("inotify_add_watch")

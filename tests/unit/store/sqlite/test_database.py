@@ -215,7 +215,7 @@ def test_what_is_to_follow_a_write_follows_only_if_it_stands(place: str, path: P
 
     def work(connection: sqlite3.Connection, *, fails: bool) -> None:
         with db.joined(connection):
-            db.once_it_stands(lambda: done.append(f"fails: {fails}"))
+            db.after_commit(lambda: done.append(f"fails: {fails}"))
         if fails:
             raise LookupError
         assert done == []
@@ -223,7 +223,7 @@ def test_what_is_to_follow_a_write_follows_only_if_it_stands(place: str, path: P
     with pytest.raises(LookupError):
         db.write(partial(work, fails=True))
     db.write(partial(work, fails=False))
-    db.once_it_stands(lambda: done.append("now"))
+    db.after_commit(lambda: done.append("now"))
 
     assert done == ["fails: False", "now"]
     db.close()

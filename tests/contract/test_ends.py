@@ -10,7 +10,7 @@ from headrace.domain.queue_settings import DeadLetterConfig, OnEnd, QueueSetting
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings
-from headrace.http.task_answers import task_answer
+from headrace.http.tasks import task_answer
 from headrace.ops.delivery.reports import WorkerError
 from headrace.store.base import Store
 from headrace.store.call_scope import acting

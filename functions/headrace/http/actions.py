@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, LiteralString, TypeAlias
-from urllib.parse import unquote
 
 from pydantic import Field, model_validator
 
@@ -173,7 +172,7 @@ def list_actions(
 @routes.add("GET", "/v1/actions/{id}", Permission.OPERATE, answer=_SHOWN)
 def get_action(id: ActionInPath) -> action_wire.ActionSeen:
     """Show the progress of an action."""
-    run = visibility.action(current_service().actions, principal(), unquote(id))
+    run = visibility.action(current_service().actions, principal(), id)
     return action_answer(run)
 
 
@@ -206,8 +205,8 @@ def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
     return _turned(id, "cancel")
 
 
-def _turned(path: str, turn: Literal["pause", "resume", "cancel"]) -> action_wire.ActionSeen:
-    run = visibility.turn_action(current_service().actions, principal(), unquote(path), turn)
+def _turned(id: str, turn: Literal["pause", "resume", "cancel"]) -> action_wire.ActionSeen:
+    run = visibility.turn_action(current_service().actions, principal(), id, turn)
     return action_answer(run)
 
 

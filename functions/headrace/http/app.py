@@ -18,10 +18,13 @@ from headrace.http import (
     actions,
     batches,
     bulk,
+    dequeue,
+    enqueue,
     keys,
     payloads,
     queues,
     repeats,
+    reports,
     schedules,
     service,
     stats,
@@ -40,6 +43,9 @@ TABLE: Final = RouteTable(
     chain.from_iterable(
         routes.declared
         for routes in (
+            enqueue.routes,
+            dequeue.routes,
+            reports.routes,
             tasks.routes,
             payloads.routes,
             workers.lease_routes,

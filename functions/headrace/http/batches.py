@@ -3,9 +3,8 @@
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
-from urllib.parse import unquote
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, model_validator
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -16,14 +15,14 @@ from headrace.http.fields import (
     BatchLife,
     BatchTotal,
     Examples,
-    NotInCallback,
     RequestBody,
     contradiction,
     example,
+    wrong,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.queue_bodies import RECOUNT, RecountBody
-from headrace.http.report_bodies import QueuedEntry
+from headrace.http.reports import QueuedEntry
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
 from headrace.ops.operators import visibility
@@ -36,6 +35,18 @@ from headrace.wire.base import LEFT_OUT, instant, raw
 routes: Final = Routes("Batches")
 
 BatchInPath: TypeAlias = Annotated[str, Field(description="The id of the batch.")]
+
+
+def _not_in_callback(value: object) -> None:
+    if value is not None:
+        raise wrong("has no meaning for a callback of a batch; leave it out")
+
+
+NotInCallback: TypeAlias = Annotated[
+    None,
+    PlainValidator(_not_in_callback),
+    WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
+]
 
 
 class CallbackEntry(QueuedEntry):
@@ -348,5 +359,5 @@ def delete_batch(id: BatchInPath) -> None:
     current_service().task_batches.delete(_own(id).id)
 
 
-def _own(path: str) -> TaskBatch:
-    return visibility.batch(current_service().task_batches, principal(), unquote(path))
+def _own(id: str) -> TaskBatch:
+    return visibility.batch(current_service().task_batches, principal(), id)

@@ -1,7 +1,6 @@
 """Bulk actions: delete, restart, run, move and cancel tasks by ids or by filter."""
 
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString
-from urllib.parse import unquote
 
 from pydantic import Field, model_validator
 
@@ -19,10 +18,10 @@ from headrace.http.fields import (
     contradiction,
     example,
 )
-from headrace.http.parameters import FilterBody, QueueInPath, queue_name
+from headrace.http.parameters import FilterBody, QueueInPath
 from headrace.http.request import principal
 from headrace.http.routing import Routes
-from headrace.http.task_answers import undoable_answer
+from headrace.http.tasks import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
 from headrace.wire import tasks as task_wire
@@ -197,7 +196,7 @@ def undo(
     or the queue was deleted.
     """
     cursor = body.cursor if body else None
-    done = visibility.undo(current_service().undoing, principal(), unquote(id), cursor=cursor)
+    done = visibility.undo(current_service().undoing, principal(), id, cursor=cursor)
     return bulk_answer(done)
 
 
@@ -274,10 +273,10 @@ def _carry_out(
     undo_in_seconds: float = 0,
     undo_id: str | None = None,
 ) -> task_wire.Bulk:
-    name, bulk = queue_name(queue), current_service().bulk
+    bulk = current_service().bulk
     if body.filter is None:
         done = bulk.by_ids(
-            name,
+            queue,
             action,
             body.ids or (),
             to_queue=to_queue,
@@ -288,7 +287,7 @@ def _carry_out(
         )
     else:
         done = bulk.by_filter(
-            name,
+            queue,
             action,
             body.filter.task_filter(),
             to_queue=to_queue,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Final, LiteralString, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, LiteralString, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,15 +21,15 @@ from pydantic import (
     PlainValidator,
     ValidationError,
     WithJsonSchema,
+    create_model,
 )
 from pydantic.fields import FieldInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from headrace.domain import limits
-from headrace.domain.offload import Upload
-from headrace.domain.offload import read as read_upload
+from headrace.domain.settings import Kind, Setting, own_settings
 from headrace.domain.task import DedupeUntil, Priority
-from headrace.http.rawjson import JsonText, shortest
+from headrace.domain.task_fields import SetBy, TaskField, texts
 from headrace.wire.base import JsonValue
 
 TOO_LARGE: Final = "too_large"
@@ -39,7 +39,7 @@ _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _YEARS: Final = (1970, 9998)  # room for a year's expiry behind the latest
-_LEASE_BYTES: Final = 512  # of a secret, an attempt and a worker's name in base64
+_LEASE_LENGTH: Final = 512  # of a secret, an attempt and a worker's name in base64
 CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
 
 
@@ -160,7 +160,7 @@ def _tags(value: object) -> object:
 
 
 WorkerName: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES)]
-LeaseId: TypeAlias = Annotated[str, TextWithin(_LEASE_BYTES)]
+LeaseId: TypeAlias = Annotated[str, Field(max_length=_LEASE_LENGTH)]
 GroupId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")]
 TagValue: TypeAlias = Annotated[str, TextWithin(limits.TAG_VALUE_BYTES)]
 DedupeKey: TypeAlias = Annotated[
@@ -283,7 +283,7 @@ Version: TypeAlias = Annotated[int, _count((1, 2**53))]
 BatchSize: TypeAlias = Annotated[int, _count((1, limits.BATCH))]
 
 
-# ------------------------------------------------------------------------------- instants, JSON
+# -------------------------------------------------------------------------------------- instants
 
 
 def _instant(value: object) -> datetime:
@@ -298,91 +298,86 @@ def _instant(value: object) -> datetime:
     return instant.astimezone(UTC)
 
 
-def _json_within(most: int, *, refused_alone: bool = False) -> Callable[[object], JsonText]:
-    """Return a check that a value takes *most* bytes, written as short as it can be.
-
-    With *refused_alone* one that takes more is let through: its entry is refused, and no other.
-    """
-
-    def check(value: object) -> JsonText:
-        if not isinstance(value, JsonText):
-            raise wrong("must be a JSON value of the request's body")
-        size = limits.utf8_bytes(value)
-        if size <= most:
-            return value
-        short = shortest(value, most)
-        if short is not None and limits.utf8_bytes(short) <= most:
-            return short
-        if refused_alone:
-            return value
-        raise too_large("{fault}", fault=str(limits.json_fault(size, most)))
-
-    return check
-
-
-def _any_json(most: int, what: str) -> WithJsonSchema:
-    return WithJsonSchema(
-        {"description": f"Any JSON value, up to {most // limits.KIB} KiB; {what}."}
-    )
-
-
-def _not_in_callback(value: object) -> None:
-    if value is not None:
-        raise wrong("has no meaning for a callback of a batch; leave it out")
-
-
-def _left_out(value: object) -> None:
-    if value is not None and value != []:
-        raise wrong("has no meaning for a spawned task; leave it out")
-
-
 Instant: TypeAlias = Annotated[
     datetime, PlainValidator(_instant), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 
 
-def _upload(value: object) -> Upload:
-    """Return the upload that a reference stands for."""
-    found = read_upload(value) if isinstance(value, str) else None
-    if found is None:
-        raise wrong("is no reference of an upload: take it from POST /v1/queues/{queue}/payloads")
-    return found
-
-
-Payload: TypeAlias = Annotated[
-    JsonText,
-    PlainValidator(_json_within(limits.PAYLOAD_BYTES)),
-    _any_json(
-        limits.PAYLOAD_BYTES,
-        "it is stored and handed out exactly as written, or where only that makes it fit, "
-        "without needless spaces and escapes",
-    ),
-]
-PayloadRef: TypeAlias = Annotated[
-    Upload,
-    PlainValidator(_upload),
-    WithJsonSchema({"type": "string", "description": "Of an upload that was granted."}),
-]
-Result: TypeAlias = Annotated[
-    JsonText,
-    PlainValidator(_json_within(limits.RESULT_BYTES, refused_alone=True)),
-    _any_json(
-        limits.RESULT_BYTES, "kept with the finished task. A larger one makes its report INVALID"
-    ),
-]
-Progress: TypeAlias = Annotated[
-    JsonText,
-    PlainValidator(_json_within(limits.PROGRESS_BYTES)),
-    _any_json(limits.PROGRESS_BYTES, "shown until the next delivery"),
-]
-LeftOut: TypeAlias = Annotated[
-    None,
-    PlainValidator(_left_out),
-    WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
-]
-NotInCallback: TypeAlias = Annotated[
-    None,
-    PlainValidator(_not_in_callback),
-    WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
-]
 Ignored: TypeAlias = Annotated[Any, Field(description="Accepted and ignored.")]
+
+
+# --------------------------------------------------------- declarations of tasks and queue settings
+
+_Body = TypeVar("_Body", bound=RequestBody)
+
+
+def with_settings_of(shape: type) -> Callable[[type[_Body]], type[_Body]]:
+    """Add the settings that *shape* declares to a body, except those that the body has itself."""
+
+    def add(body: type[_Body]) -> type[_Body]:
+        settings: dict[str, Any] = {
+            one.name: _field(one)
+            for one in own_settings(shape)
+            if one.name not in body.model_fields
+        }
+        return _extended(body, settings)
+
+    return add
+
+
+def with_texts_of(request: SetBy) -> Callable[[type[_Body]], type[_Body]]:
+    """Add the texts of a task that *request* may set, except those that the body has itself."""
+
+    def add(body: type[_Body]) -> type[_Body]:
+        return _extended(
+            body,
+            {
+                one.api_name: (_text(one), None)
+                for one in texts(request)
+                if one.api_name not in body.model_fields
+            },
+        )
+
+    return add
+
+
+def _text(field: TaskField) -> Any:  # noqa: ANN401 (a type, with what checks it)
+    low, high = field.within or (0, 0)
+    description = f"{field.help[0].upper()}{field.help[1:]}. Up to {high} bytes."
+    return Annotated[
+        Annotated[str, TextWithin(int(high), int(low))] | None, Field(description=description)
+    ]
+
+
+def _extended(body: type[_Body], declared: dict[str, Any]) -> type[_Body]:
+    return create_model(
+        body.__name__,
+        __base__=body,
+        __module__=body.__module__,
+        __doc__=body.__doc__,
+        **declared,
+    )
+
+
+def _field(setting: Setting) -> tuple[Any, Any]:
+    """Return the type and the default of *setting* in a body."""
+    checked: Any = Annotated[(_type_of(setting), Field(description=setting.hint))]
+    default: Any = ... if setting.required else setting.default
+    return (checked | None if setting.nullable else checked), default
+
+
+def _type_of(setting: Setting) -> Any:  # noqa: ANN401 (a type, with what checks it)
+    low, high = setting.about.within
+    match setting.kind:
+        case Kind.TEXT:
+            return Annotated[str, TextWithin(int(high), int(low))]
+        case Kind.FLAG:
+            return bool
+        case Kind.WORD:
+            return Annotated[(setting.words, Field(strict=False))]
+        case Kind.WHOLE:
+            return Annotated[int, within(setting.within)]
+    number = Annotated[float, within(setting.within), PLAIN]
+    if setting.within[0] < low:
+        return Annotated[number, AfterValidator(zero_or(low, setting.about.zero))]
+    return number

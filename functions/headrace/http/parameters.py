@@ -1,17 +1,15 @@
 """Parameters that several routes have: names in paths, pages, filters and queries of lists."""
 
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
 from headrace.domain.query import FIELD, narrowed
-from headrace.domain.retry import DEFAULT_RETRY
 from headrace.domain.task import Task
 from headrace.http.fields import (
     CURSOR_LENGTH,
@@ -27,9 +25,7 @@ from headrace.http.fields import (
 )
 from headrace.http.request import principal
 from headrace.ops.operators import visibility
-from headrace.ops.shared.queues import QueueOperations
 from headrace.runtime.wiring import current_service
-from headrace.wire.base import MaxRetries
 
 QueueInPath: TypeAlias = Annotated[str, Field(description="The name of the queue.")]
 TaskInPath: TypeAlias = Annotated[str, Field(description="The id of the task.")]
@@ -46,28 +42,19 @@ PayloadFlag: TypeAlias = Annotated[
 ]
 
 
-def queue_name(path: str) -> str:
-    """Return the queue named in a path.  Raises NotFound for a text that cannot be a name."""
-    name = unquote(path)
-    if not limits.NAME_RE.fullmatch(name):
-        raise NotFound(f"there is no queue {name[:128]}")
-    return name
-
-
-def own_task(path: str) -> Task:
+def own_task(id: str) -> Task:
     """Return the task named in a path, as the key may see it.
 
     Raises NotFound, or Forbidden for a key that may not know whether it exists.
     """
-    return visibility.task(current_service().tasks, principal(), task_id(path))
+    return visibility.task(current_service().tasks, principal(), task_id(id))
 
 
-def task_id(path: str) -> str:
-    """Return the id of the task named in a path.  Raises as own_task() for an impossible id."""
-    name = unquote(path)
-    if not limits.TASK_ID_RE.fullmatch(name):
-        raise visibility.no_task(principal(), name)
-    return name
+def task_id(id: str) -> str:
+    """Return *id*.  Raises as own_task() for a text that cannot be an id."""
+    if not limits.TASK_ID_RE.fullmatch(id):
+        raise visibility.no_task(principal(), id)
+    return id
 
 
 def shows_payload(value: str | None, *, by_default: bool) -> bool:
@@ -80,33 +67,6 @@ def shows_payload(value: str | None, *, by_default: bool) -> bool:
     if value is None:
         return by_default and principal().may(Permission.DETAILS)
     return value == "true"
-
-
-def max_retries() -> MaxRetries:
-    """Return a function that looks up the retries that a queue allows.
-
-    The function never raises: the answer must go out, because tasks may be leased by then.
-    """
-    queues = current_service().queues
-    known: dict[str, int] = {}
-
-    def of(queue: str) -> int:
-        if queue not in known:
-            known[queue] = _retries_of(queues, queue)
-        return known[queue]
-
-    return of
-
-
-def _retries_of(queues: QueueOperations, name: str) -> int:
-    found = None
-    try:
-        found = queues.cached(name)
-    except NotFound:  # the queue was deleted, with its tasks
-        pass
-    except Unavailable:
-        found = queues.remembered(name)
-    return (found.settings.retry_strategy if found else DEFAULT_RETRY).max_retries
 
 
 # -------------------------------------------------------------------------------- filters of tasks

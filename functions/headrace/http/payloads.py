@@ -8,7 +8,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.task import OffloadedText
 from headrace.http.fields import Examples, RequestBody, TaskId, example
-from headrace.http.parameters import QueueInPath, queue_name
+from headrace.http.parameters import QueueInPath
 from headrace.http.request import this_request
 from headrace.http.routing import Routes
 from headrace.runtime.wiring import current_service
@@ -61,7 +61,7 @@ def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
     table (`PayloadOffloadBytes`).
     """
     granted = current_service().uploads.grant(
-        queue_name(queue),
+        queue,
         size=body.bytes,
         digest=body.sha256,
         task_id=body.id,

@@ -19,7 +19,6 @@ from headrace.domain.queue_settings import (
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import FINISHED, SHOWN_STATES, State
 from headrace.domain.task_groups import GroupMode, OnDead
-from headrace.http.declared_fields import with_settings_of
 from headrace.http.fields import (
     CURSOR_LENGTH,
     Examples,
@@ -39,6 +38,7 @@ from headrace.http.fields import (
     contradiction,
     example,
     refusal,
+    with_settings_of,
     wrong,
 )
 from headrace.shapes import convert

@@ -1,7 +1,6 @@
 """Queues: create, list, show, replace, delete, pause, resume, purge, recount and reindex."""
 
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
-from urllib.parse import unquote
 
 from pydantic import Field
 
@@ -17,7 +16,6 @@ from headrace.http.parameters import (
     QueueInPath,
     asked,
     keys_of,
-    queue_name,
 )
 from headrace.http.queue_bodies import (
     CreateQueueBody,
@@ -29,7 +27,7 @@ from headrace.http.queue_bodies import (
 )
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Answered, Routes
-from headrace.http.task_answers import undoable_answer
+from headrace.http.tasks import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import QUEUES
 from headrace.ops.shared.paging import Found
@@ -187,7 +185,7 @@ def list_queues(
 def get_queue(queue: QueueInPath) -> queue_wire.Queue:
     """Show a queue."""
     use = current_service()
-    found = use.queues.get(queue_name(queue))
+    found = use.queues.get(queue)
     schedules = use.schedules.page(found, limit=_SCHEDULES, short=True)
     return queue_answer(found, use.stats.of(found.name), schedules)
 
@@ -200,8 +198,8 @@ def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queu
 
     A setting that is missing gets its default. The answer of GET can be sent back.
     """
-    name = queue_name(queue)
-    changed = current_service().queues.replace(name, body.settings_of(name), version=body.version)
+    settings = body.settings_of(queue)
+    changed = current_service().queues.replace(queue, settings, version=body.version)
     return queue_answer(changed)
 
 
@@ -215,7 +213,7 @@ def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queu
 )
 def delete_queue(queue: QueueInPath) -> Answered:
     """Delete a queue with all its tasks."""
-    finished = current_service().queues.delete(queue_name(queue))
+    finished = current_service().queues.delete(queue)
     return Reply(None, 204 if finished else 202)
 
 
@@ -230,7 +228,7 @@ def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire
     """
     asked = body or PauseBody()
     changed = current_service().queues.pause(
-        queue_name(queue), resume_in_seconds=asked.resume_in_seconds, reason=asked.reason or ""
+        queue, resume_in_seconds=asked.resume_in_seconds, reason=asked.reason or ""
     )
     return queue_answer(changed)
 
@@ -238,7 +236,7 @@ def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire
 @routes.add("POST", "/v1/queues/{queue}/resume", Permission.OPERATE, answer="The queue.")
 def resume_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
     """Resume deliveries."""
-    return queue_answer(current_service().queues.resume(queue_name(queue)))
+    return queue_answer(current_service().queues.resume(queue))
 
 
 @routes.add(
@@ -253,7 +251,7 @@ def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
     Receivers verify requests with it, as the Standard Webhooks specification describes.
     """
     use = current_service()
-    return signing_answer(use.signing.of(use.queues.get(queue_name(queue))))
+    return signing_answer(use.signing.of(use.queues.get(queue)))
 
 
 @routes.add(
@@ -269,7 +267,7 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_
     one.
     """
     use = current_service()
-    return signing_answer(use.signing.of(use.queues.rotate_signing(queue_name(queue))))
+    return signing_answer(use.signing.of(use.queues.rotate_signing(queue)))
 
 
 @routes.add(
@@ -290,7 +288,7 @@ def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
     background. It costs one more write unit for each task.
     """
     purged = current_service().queues.purge(
-        queue_name(queue), body.chosen(), undo_in_seconds=body.undo_in_seconds
+        queue, body.chosen(), undo_in_seconds=body.undo_in_seconds
     )
     undo = LEFT_OUT if purged.undo is None else undoable_answer(purged.undo)
     answer = queue_wire.Purged(deleted=purged.deleted, undo=undo, in_background=LEFT_OUT)
@@ -313,7 +311,7 @@ def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_
     step, `exact` is false: the counters may be off by such tasks. A cursor is valid for an hour.
     """
     cursor = body.cursor if body else None
-    step = current_service().recounting.step(queue_name(queue), cursor)
+    step = current_service().recounting.step(queue, cursor)
     return recount_answer(step)
 
 
@@ -332,7 +330,7 @@ def reindex_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Que
     tasks. Until it has ended, lists read every task, as without an index. It costs two write units
     for each task and field. A repeat starts it again. 409: the queue has no `indexed_fields`.
     """
-    return queue_answer(current_service().queues.reindex(queue_name(queue)))
+    return queue_answer(current_service().queues.reindex(queue))
 
 
 @routes.add("GET", "/v1/queues/{queue}/groups/{key}", Permission.READ, answer="The group.")
@@ -341,7 +339,7 @@ def get_group(queue: QueueInPath, key: KeyInPath) -> queue_wire.Group:
 
     404 for a group without a task in this queue in the last month.
     """
-    found = current_service().fair_groups.get(queue_name(queue), unquote(key))
+    found = current_service().fair_groups.get(queue, key)
     return queue_wire.Group(
         group_key=found.group_key,
         weight=found.weight,

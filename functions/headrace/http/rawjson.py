@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
 from json.encoder import encode_basestring
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
+from pydantic import PlainValidator, WithJsonSchema
 
+from headrace.domain import limits
 from headrace.domain.batch import BatchEvent
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import WEIGHTS, check_json
+from headrace.http.fields import too_large, wrong
 from headrace.wire.base import JsonValue, without_halves
 
 MEMBERS: Final = 2 * WEIGHTS
@@ -289,3 +292,57 @@ _BODY: Final[Mapping[str, _Reader]] = {
         }
     ),
 }
+
+
+# ---------------------------------------------------------------------------- types of fields
+
+
+def _json_within(most: int, *, refused_alone: bool = False) -> Callable[[object], JsonText]:
+    """Return a check that a value takes *most* bytes, written as short as it can be.
+
+    With *refused_alone* one that takes more is let through: its entry is refused, and no other.
+    """
+
+    def check(value: object) -> JsonText:
+        if not isinstance(value, JsonText):
+            raise wrong("must be a JSON value of the request's body")
+        size = limits.utf8_bytes(value)
+        if size <= most:
+            return value
+        short = shortest(value, most)
+        if short is not None and limits.utf8_bytes(short) <= most:
+            return short
+        if refused_alone:
+            return value
+        raise too_large("{fault}", fault=str(limits.json_fault(size, most)))
+
+    return check
+
+
+def _any_json(most: int, what: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {"description": f"Any JSON value, up to {most // limits.KIB} KiB; {what}."}
+    )
+
+
+Payload: TypeAlias = Annotated[
+    JsonText,
+    PlainValidator(_json_within(limits.PAYLOAD_BYTES)),
+    _any_json(
+        limits.PAYLOAD_BYTES,
+        "it is stored and handed out exactly as written, or where only that makes it fit, "
+        "without needless spaces and escapes",
+    ),
+]
+Result: TypeAlias = Annotated[
+    JsonText,
+    PlainValidator(_json_within(limits.RESULT_BYTES, refused_alone=True)),
+    _any_json(
+        limits.RESULT_BYTES, "kept with the finished task. A larger one makes its report INVALID"
+    ),
+]
+Progress: TypeAlias = Annotated[
+    JsonText,
+    PlainValidator(_json_within(limits.PROGRESS_BYTES)),
+    _any_json(limits.PROGRESS_BYTES, "shown until the next delivery"),
+]

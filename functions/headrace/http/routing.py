@@ -27,6 +27,7 @@ from urllib.parse import unquote
 
 from pydantic import TypeAdapter, ValidationError
 
+from headrace.domain import limits
 from headrace.domain.access import Permission, Role, may, not_this_queue
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.http import rawjson
@@ -142,15 +143,21 @@ class Route:
         return _parameters_of(self.call, self.path)
 
     def admit(self, in_path: Mapping[str, str]) -> None:
-        """Raise Forbidden unless the key may call the route, and for the queue in the path."""
+        """Check the key and the queue in the path.
+
+        Raises Forbidden unless the key may call the route, and for this queue; NotFound for a text
+        that cannot be the name of a queue.
+        """
         if not self.permissions:
             return
-        queues = [unquote(in_path[_QUEUE])] if _QUEUE in in_path else []
+        queues = [in_path[_QUEUE]] if _QUEUE in in_path else []
         if self.queue is not None:
             queues.append(self.queue)
         by = principal()
         for permission in self.permissions:
             by.require(permission, *queues)
+        if _QUEUE in in_path and not limits.NAME_RE.fullmatch(in_path[_QUEUE]):
+            raise NotFound(f"there is no queue {in_path[_QUEUE][:128]}")
 
     def reply(self, arguments: Mapping[str, Any]) -> Reply:
         """Call the function and return its answer."""
@@ -351,7 +358,7 @@ class RouteTable:
             node.routes[route.method] = route
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
-        """Return the route and its parameters in the *path*, still percent-encoded.
+        """Return the route and its parameters in the *path*, decoded.
 
         Raises NotFound.
         """
@@ -363,7 +370,7 @@ class RouteTable:
             if (found := node.parts.get(part)) is None and (found := node.parameter) is not None:
                 if not _PATH_PART.fullmatch(part):
                     found = None
-                values.append(part)
+                values.append(unquote(part))
             node = found
         route = None if node is None else node.routes.get(method)
         if route is None:

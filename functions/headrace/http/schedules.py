@@ -1,7 +1,6 @@
 """Schedules: create or replace, list, show, delete, run now."""
 
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
-from urllib.parse import unquote
 
 from pydantic import Field, model_validator
 
@@ -12,7 +11,7 @@ from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.domain.task_fields import SetBy
-from headrace.http.declared_fields import with_texts_of
+from headrace.http.enqueue import enqueued_answer
 from headrace.http.fields import (
     PLAIN,
     DedupeKey,
@@ -23,17 +22,17 @@ from headrace.http.fields import (
     Keepalive,
     Level,
     Name,
-    Payload,
     RequestBody,
     Tags,
     contradiction,
     example,
+    with_texts_of,
 )
-from headrace.http.parameters import Cursor, Limit, QueueInPath, max_retries, queue_name
+from headrace.http.parameters import Cursor, Limit, QueueInPath
 from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
+from headrace.http.rawjson import Payload
 from headrace.http.request import principal
 from headrace.http.routing import Routes
-from headrace.http.task_answers import enqueued_answer
 from headrace.runtime.wiring import current_service
 from headrace.shapes import convert
 from headrace.wire import queues as queue_wire
@@ -199,8 +198,7 @@ def put_schedule(queue: QueueInPath, name: NameInPath, body: ScheduleBody) -> qu
     enqueued up to three minutes ahead. A change removes tasks of the previous settings that are not
     due yet, and no tick runs twice.
     """
-    called = unquote(name)
-    seen = current_service().schedules.put(queue_name(queue), called, body.settings_of(called))
+    seen = current_service().schedules.put(queue, name, body.settings_of(name))
     return schedule_answer(seen, payload=True)
 
 
@@ -213,7 +211,7 @@ def list_schedules(
     By name, in the same form as one schedule. A page may be short.
     """
     use = current_service()
-    found = use.schedules.page(use.queues.get(queue_name(queue)), limit=limit, cursor=cursor)
+    found = use.schedules.page(use.queues.get(queue), limit=limit, cursor=cursor)
     payload = principal().may(Permission.DETAILS)
     shown = [schedule_answer(seen, payload=payload) for seen in found.shown]
     return queue_wire.ScheduleList(schedules=shown, cursor=found.cursor)
@@ -222,7 +220,7 @@ def list_schedules(
 @routes.add("GET", "/v1/queues/{queue}/schedules/{name}", Permission.READ, answer="The schedule.")
 def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
     """Show a schedule."""
-    seen = current_service().schedules.get(queue_name(queue), unquote(name))
+    seen = current_service().schedules.get(queue, name)
     return schedule_answer(seen, payload=principal().may(Permission.DETAILS))
 
 
@@ -235,7 +233,7 @@ def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
 )
 def delete_schedule(queue: QueueInPath, name: NameInPath) -> None:
     """Delete a schedule and its tasks that are not due yet."""
-    current_service().schedules.delete(queue_name(queue), unquote(name))
+    current_service().schedules.delete(queue, name)
 
 
 @routes.add(
@@ -250,5 +248,5 @@ def run_schedule(queue: QueueInPath, name: NameInPath, _body: EmptyBody = None) 
     Also works for a paused schedule. The answer has one result, as for an enqueue.
     """
     use = current_service()
-    result = use.schedules.run(queue_name(queue), unquote(name))
-    return enqueued_answer([result], now=use.now(), max_retries=max_retries())
+    result = use.schedules.run(queue, name)
+    return enqueued_answer([result], now=use.now(), max_retries=use.queues.max_retries)

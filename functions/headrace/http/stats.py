@@ -16,7 +16,7 @@ from headrace.history.series import (
 )
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
-from headrace.http.parameters import Flag, QueueInPath, queue_name
+from headrace.http.parameters import Flag, QueueInPath
 from headrace.http.routing import Alias, Routes
 from headrace.ops.shared.group_limits import Blocking
 from headrace.runtime.wiring import current_service
@@ -132,7 +132,7 @@ def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
     instead, which costs reading them. If a queue has more than one call can count (10,000 dead
     tasks), the numbers are still those of the stream, and `as_of` has their time.
     """
-    stats = current_service().stats.of(queue_name(queue), exact=exact == "true")
+    stats = current_service().stats.of(queue, exact=exact == "true")
     return stats_answer(stats)
 
 
@@ -166,6 +166,6 @@ def get_metrics(
 ) -> queue_wire.Metrics:
     """Show a time series of a queue."""
     metrics = current_service().stats.metrics(
-        queue_name(queue), since=since, until=until, step_seconds=step_seconds
+        queue, since=since, until=until, step_seconds=step_seconds
     )
     return metrics_answer(metrics)

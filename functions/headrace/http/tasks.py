@@ -1,16 +1,21 @@
-"""Tasks: enqueue, dequeue, report, show, explain, cancel, delete, list and count."""
+"""Tasks: show, explain, cancel, delete, list and count; and tasks in answers.
 
-from collections.abc import Sequence
+Payloads, results and progress are in the answers exactly as they came, without being parsed again.
+"""
+
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Final, Literal, TypeAlias
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.task import Task
-from headrace.http import repeats
-from headrace.http.fields import Reason
+from headrace.domain.ids import shown_lease
+from headrace.domain.operate import Undo
+from headrace.domain.task import SHOWN_STATES, Task
+from headrace.http.fields import Examples, Reason, RequestBody, example
 from headrace.http.parameters import (
     Cursor,
     FilterQuery,
@@ -19,49 +24,23 @@ from headrace.http.parameters import (
     PayloadFlag,
     QueueInPath,
     TaskInPath,
-    max_retries,
     own_task,
-    queue_name,
     shows_payload,
     task_id,
 )
-from headrace.http.report_bodies import REPORT, ReportsBody
 from headrace.http.request import Reply, principal, this_request
 from headrace.http.routing import Answered, Routes
-from headrace.http.task_answers import (
-    cancelled_answer,
-    count_answer,
-    dequeued_answer,
-    enqueued_answer,
-    explained_answer,
-    reported_answer,
-    task_answer,
-    tasks_answer,
-    undoable_answer,
-)
-from headrace.http.task_bodies import (
-    CANCEL_TASK,
-    DEQUEUE,
-    DEQUEUE_MANY,
-    ENQUEUE,
-    DequeueBody,
-    DequeueManyBody,
-    EnqueueBody,
-    ReasonBody,
-)
-from headrace.ops.delivery.dequeue import Order
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
-from headrace.store.call_scope import client_gone, time_to_wait
-from headrace.wire.tasks import (
-    CancelledTask,
-    Count,
-    DeletedTask,
-    EnqueueResults,
-    Explained,
-    ReportResults,
-    Tasks,
-)
+from headrace.store.call_scope import client_gone, current_actor, time_to_wait
+from headrace.wire import tasks as task_wire
+from headrace.wire.base import MaxRetries, instant, task_members
+from headrace.wire.tasks import CancelledTask, Count, DeletedTask, Explained, Tasks
+
+if TYPE_CHECKING:
+    from headrace.ops.tasks.cancel import CancelResult
+    from headrace.ops.tasks.explain import NotRunningReason
+    from headrace.ops.tasks.inspect import Counted, TaskListing
 
 routes: Final = Routes("Tasks")
 POLL_AFTER: Final = "X-Poll-After"
@@ -82,107 +61,110 @@ UndoSeconds: TypeAlias = Annotated[
 WhyDeleted: TypeAlias = Annotated[
     Reason | None, Field(description="The reason, which the audit keeps.")
 ]
-_LEFT_MILLIS: Final = 1500  # kept free for the answer, of the time that API Gateway waits
+LEFT_MILLIS: Final = 1500
+"""Milliseconds kept free for the answer, of the time that API Gateway waits."""
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/tasks",
-    Permission.ENQUEUE,
-    answer="One result for each entry.",
-    examples=ENQUEUE,
-)
-def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
-    """Enqueue tasks.
+class ReasonBody(RequestBody):
+    """Why it is done."""
 
-    Each entry succeeds or fails on its own. The answer has one result for each entry, in the order
-    of the entries. An entry whose `id` exists, in any queue, is EXISTING and changes nothing.
-    """
-    use, by = current_service(), principal()
-    results = use.tasks.enqueue(queue_name(queue), [entry.new_task() for entry in body.tasks])
-    shown = [result.as_seen_by(by) for result in results]
-    return enqueued_answer(shown, now=use.now(), max_retries=max_retries())
+    reason: Reason | None = None
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/dequeue",
-    Permission.WORK,
-    answer="The tasks, each with its lease.",
-    schema="Dequeued",
-    examples=DEQUEUE,
-)
-def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> Answered:
-    """Lease tasks that are due.
-
-    An answer without tasks is a success: ask again after `poll_after_seconds`. If the key is
-    revoked during a wait, the wait ends with 401. A repeat under the same `Idempotency-Key` returns
-    the tasks that the first call leased and that are still leased; it leases no other tasks. 409
-    `lease_lost`: the lease of `lease_id` has ended.
-    """
-    return _leased(queue_name(queue), body or DequeueBody())
+CANCEL_TASK: Final[Examples] = {"reason": example("Why", {"reason": "the order was withdrawn"})}
 
 
-@routes.add(
-    "POST",
-    "/v1/dequeue",
-    Permission.WORK,
-    answer="The tasks, each with its lease.",
-    schema="Dequeued",
-    examples=DEQUEUE_MANY,
-)
-def dequeue_many(body: DequeueManyBody) -> Answered:
-    """Lease tasks that are due in several queues.
-
-    Works like a dequeue of one queue, in one call. Each task names its `queue`; report it to that
-    queue. `poll_after_seconds` is the lowest of these queues. If a queue is missing, or the key is
-    not for it, no task is leased.
-    """
-    return _leased(body.queues, body, order=body.order)
+# ------------------------------------------------------------------------------------------ answers
 
 
-def _leased(
-    queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
-) -> Answered:
-    request, use, by = this_request(), current_service(), principal()
-    context = request.context
-    found = use.deliveries.dequeue(
-        queues,
-        order=order,
-        batch_size=wanted.batch_size,
-        wait_seconds=_wait(wanted.wait_seconds),
-        worker=wanted.worker or "",
-        keepalive=wanted.keepalive_timeout_in_seconds,
-        lease_id=wanted.lease_id,
-        batch=repeats.batch_of(request, grouped=wanted.lease_id is not None),
-        has_time=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
-        check_key=lambda: use.keys.known(by.key_id, by.digest),
-        is_gone=client_gone(context),
+def task_answer(
+    task: Task, *, now: datetime, max_retries: MaxRetries, payload: bool = True
+) -> task_wire.Task:
+    """Return the answer about a task at *now*."""
+    return task_wire.Task(**shown_members(task, now, max_retries, payload=payload))
+
+
+def cancelled_answer(
+    result: "CancelResult", *, now: datetime, max_retries: MaxRetries
+) -> task_wire.CancelledTask:
+    """Return a cancelled task with its payload; the state is null if the task is not kept."""
+    members = shown_members(result.task, now, max_retries, payload=True)
+    if not result.kept:
+        members["state"] = None
+    return task_wire.CancelledTask(**members)
+
+
+def shown_members(
+    task: Task, now: datetime, max_retries: MaxRetries, *, payload: bool
+) -> dict[str, Any]:
+    members = task_members(
+        task,
+        now,
+        max_retries,
+        payload=payload,
+        trail=_trail(task),
+        errors=[task_wire.TaskError.of(error) for error in task.errors] if task.errors else [],
+        batch=None if task.batch is None else task_wire.BatchEnd.of(task.batch),
     )
-    answer = Reply(dequeued_answer(found, max_retries=max_retries()))
-    if found.replayed:
-        answer.headers[repeats.REPLAYED] = "true"
-    return answer
+    return members | _uploaded(task) if payload and task.uploaded is not None else members
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/reports",
-    Permission.WORK,
-    answer="One result for each report.",
-    examples=REPORT,
-)
-def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
-    """Report on leased tasks.
+def _uploaded(task: Task) -> dict[str, Any]:
+    """Return the members about the payload that the producer of *task* has uploaded."""
+    one = task.uploaded
+    if one is None:
+        return {}
+    from headrace.http.payloads import url_of  # noqa: PLC0415  most tasks have none
 
-    Each report succeeds or fails on its own. The answer has one result for each report, in the
-    order of the reports. Safe to repeat. A report that differs from the report that settled its
-    lease is STALE_LEASE.
-    """
-    use = current_service()
-    reports = [entry.report() for entry in body.reports]
-    results = use.reports.report(queue_name(queue), reports)
-    return reported_answer(reports, results, use.now())
+    return {
+        "payload_url": url_of(one),
+        "payload_bytes": one.bytes,
+        "payload_sha256": one.sha256,
+    }
+
+
+def undoable_answer(undo: Undo) -> task_wire.Undoable:
+    """Return the undo of a deletion."""
+    return task_wire.Undoable(id=undo.id, until=instant(undo.until))
+
+
+def tasks_answer(
+    page: "TaskListing", *, now: datetime, max_retries: MaxRetries, payload: bool
+) -> task_wire.Tasks:
+    """Return a page of tasks."""
+    shown = [
+        task_answer(one, now=now, max_retries=max_retries, payload=payload) for one in page.tasks
+    ]
+    return task_wire.Tasks(tasks=shown, cursor=page.cursor)
+
+
+def count_answer(counted: "Counted") -> task_wire.Count:
+    """Return the number of tasks."""
+    by_state = {state: counted.by_state.get(state, 0) for state in SHOWN_STATES}
+    return task_wire.Count.of(counted, by_state=by_state, exact=not counted.partial)
+
+
+def explained_answer(reasons: Iterable["NotRunningReason"]) -> task_wire.Explained:
+    """Return the reasons why a task is not running."""
+    return task_wire.Explained(reasons=[task_wire.Reason.of(reason) for reason in reasons])
+
+
+def lease_answer(task: Task) -> task_wire.Lease:
+    """Return the lease of a task in flight."""
+    return task_wire.Lease(id=shown_lease(task), expires_at=instant(task.lease_expires_at))
+
+
+def _trail(task: Task) -> list[task_wire.Hop]:
+    if not task.trail:
+        return []
+    by = current_actor()
+    return [
+        task_wire.Hop(queue=by.shown(hop.queue) if by else hop.queue, at=instant(hop.at))
+        for hop in task.trail
+    ]
+
+
+# ------------------------------------------------------------------------------------------- routes
 
 
 @routes.add("GET", "/v1/tasks/{id}", Permission.READ, answer="The task.", schema="ShownTask")
@@ -198,16 +180,18 @@ def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForE
     wanted, use = shows_payload(payload, by_default=True), current_service()
     task = _ended_task(id, wait_seconds) if wait_seconds else own_task(id)
     task = use.texts.shown(task, payload=wanted)
-    shown = task_answer(task, now=use.now(), max_retries=max_retries(), payload=wanted)
+    shown = task_answer(task, now=use.now(), max_retries=use.queues.max_retries, payload=wanted)
     answer = Reply(shown)
     answer.headers[POLL_AFTER] = f"{use.settings.poll_after_seconds:g}"
     return answer
 
 
-def _wait(wanted: float) -> float:
+def seconds_to_wait(wanted: float) -> float:
     """Return how many seconds this call may wait if the client asks for *wanted* seconds."""
     return min(
-        wanted, current_service().settings.long_poll_seconds, time_to_wait(this_request().context)
+        wanted,
+        current_service().settings.long_poll_seconds,
+        time_to_wait(this_request().context),
     )
 
 
@@ -217,8 +201,8 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
         use.waiting,
         by,
         task_id(id),
-        seconds=_wait(wait_seconds),
-        has_time=lambda: context.get_remaining_time_in_millis() > _LEFT_MILLIS,
+        seconds=seconds_to_wait(wait_seconds),
+        has_time=lambda: context.get_remaining_time_in_millis() > LEFT_MILLIS,
         check_key=lambda: use.keys.known(by.key_id, by.digest),
         is_gone=client_gone(context),
     )
@@ -246,7 +230,7 @@ def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask
     use, why = current_service(), (body and body.reason) or ""
     done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
     done = replace(done, task=use.texts.shown(done.task))
-    return cancelled_answer(done, now=use.now(), max_retries=max_retries())
+    return cancelled_answer(done, now=use.now(), max_retries=use.queues.max_retries)
 
 
 @routes.add(
@@ -292,17 +276,17 @@ def list_tasks(
     first end of the lease, or the finish. A page may be short or empty and still have a cursor.
     """
     use = current_service()
-    wanted, name = shows_payload(payload, by_default=False), queue_name(queue)
+    wanted = shows_payload(payload, by_default=False)
     page = use.inspect.list(
-        name,
-        where.of_queue(name),
+        queue,
+        where.of_queue(queue),
         descending=order == "desc",
         limit=limit,
         cursor=cursor,
         payload=wanted,
     )
     page = visibility.page(principal(), page)
-    return tasks_answer(page, now=use.now(), max_retries=max_retries(), payload=wanted)
+    return tasks_answer(page, now=use.now(), max_retries=use.queues.max_retries, payload=wanted)
 
 
 @routes.add("GET", "/v1/queues/{queue}/count", Permission.READ, answer="The number of tasks.")
@@ -312,6 +296,5 @@ def count_tasks(queue: QueueInPath, where: FilterQuery, cursor: Cursor = None) -
     Counts the tasks that a list with the same filter would show. If one call cannot count them all,
     the answer is `partial`: each call counts other tasks, and the caller adds the numbers.
     """
-    name = queue_name(queue)
-    counted = current_service().inspect.count(name, where.of_queue(name), cursor=cursor)
+    counted = current_service().inspect.count(queue, where.of_queue(queue), cursor=cursor)
     return count_answer(counted)

@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias
-from urllib.parse import unquote
 
 from pydantic import Field
 
@@ -191,12 +190,10 @@ def stop_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.Worke
     return worker_answer(worker)
 
 
-def _worker_name(path: str) -> str:
-    """Return the worker named in a path. Raises InvalidRequest for a text that cannot be a name."""
-    try:
-        name = unquote(path, errors="strict")
-    except UnicodeDecodeError:
-        raise InvalidRequest.of("name", "must be UTF-8, percent-encoded") from None
+def _worker_name(name: str) -> str:
+    """Return *name*.  Raises InvalidRequest for a text that cannot be a name."""
+    if "\N{REPLACEMENT CHARACTER}" in name:  # in place of bytes that are not UTF-8
+        raise InvalidRequest.of("name", "must be UTF-8, percent-encoded")
     size = utf8_bytes(name)
     if size > WORKER_BYTES:
         raise InvalidRequest.of(
@@ -296,9 +293,8 @@ def _leased(group: LeaseGroup) -> task_wire.Leased:
     return task_wire.Leased(lease=lease, cancelled=cancelled)
 
 
-def _lease_id(path: str) -> str:
-    """Return the lease named in a path. Raises NotFound for a text that cannot be an id."""
-    name = unquote(path)
-    if not is_group_id(name):
+def _lease_id(id: str) -> str:
+    """Return *id*.  Raises NotFound for a text that cannot be the id of a lease."""
+    if not is_group_id(id):
         raise NotFound("there is no such lease; its id is what opening it answered")
-    return name
+    return id

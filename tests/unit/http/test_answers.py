@@ -7,7 +7,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
-from headrace.http import queues, task_answers
+from headrace.http import queues, tasks
 from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.wire.base import to_json
 from tests.documented import check_documented
@@ -41,7 +41,7 @@ DEAD = Task(
 
 
 def test_a_finished_task_is_shown_with_its_payload_as_it_came_in() -> None:
-    text = to_json(task_answers.task_answer(DEAD, now=NOW, max_retries=lambda _: 5, payload=True))
+    text = to_json(tasks.task_answer(DEAD, now=NOW, max_retries=lambda _: 5, payload=True))
 
     check_documented("Task", json.loads(text))
     assert f'"payload":{PAYLOAD},' in text

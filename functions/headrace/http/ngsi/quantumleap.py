@@ -22,7 +22,7 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Task, TaskError
 from headrace.http.fields import TagValue
 from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
-from headrace.http.parameters import Cursor, max_retries
+from headrace.http.parameters import Cursor
 from headrace.http.rawjson import member_text
 from headrace.http.request import JSON, Reply, this_request
 from headrace.http.routing import Alias, Answered, Header, Routes
@@ -271,7 +271,7 @@ def _array(
 ) -> Answered:
     """Return notifications, page by page, until the answer is full or the time is over."""
     inspect, context = current_service().inspect, this_request().context
-    retries, shown = max_retries(), list[str]()
+    retries, shown = current_service().queues.max_retries, list[str]()
     room = AnswerRoom()
     while True:
         page = inspect.list(QUEUE, where, limit=_PAGE, cursor=cursor, payload=payload)

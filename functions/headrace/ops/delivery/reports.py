@@ -1,12 +1,14 @@
 """The reports of workers on their tasks, and whether a report applies to a task as it is."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final
 
+from headrace.domain import limits
 from headrace.domain.copies import quick
 from headrace.domain.ids import LeaseName, group_of, is_group_id, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
@@ -48,6 +50,11 @@ ACTIONS: Final[Mapping[ReportStatus, Action]] = {
 }
 
 
+_MARK: Final = "… [cut]"
+_MARK_BYTES: Final = len(_MARK.encode())
+_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind are stored with the error
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerError:
     """The error that a worker reports."""
@@ -55,6 +62,51 @@ class WorkerError:
     type: str = ""
     message: str = ""
     detail: str = ""
+
+    def shortened(self) -> "WorkerError":
+        """Return the error, cut to the size that is stored; the longest text is cut first."""
+        return WorkerError(*_shortened([self.type, self.message, self.detail], _ROOM))
+
+
+def _shortened(texts: Sequence[str], room: int) -> list[str]:
+    """Return *texts*, cut so that together they take at most *room* bytes as JSON in UTF-8.
+
+    The quotes around them do not count. A cut text ends with the mark.
+    """
+    sizes = [_size(text) for text in texts]
+    if sum(sizes) <= room:
+        return list(texts)
+    most = _share(sizes, room)
+    return [
+        _cut(text, most) if size > most else text for text, size in zip(texts, sizes, strict=True)
+    ]
+
+
+def _share(sizes: Sequence[int], room: int) -> int:
+    """Return the size to which long texts are cut, if short texts leave their room to them."""
+    left = len(sizes)
+    for size in sorted(sizes):
+        if size > room // left:
+            break
+        room -= size
+        left -= 1
+    return room // left
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the longest start of *text* that leaves room for the mark."""
+    low, high = 0, most  # a character takes at least a byte
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _size(text[:middle]) <= most - _MARK_BYTES:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low] + _MARK
+
+
+def _size(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
 
 
 _NO_ERROR: Final = WorkerError()

@@ -14,6 +14,7 @@ from headrace.domain.errors import (
     InvalidRequest,
     NotFound,
     QueueExists,
+    Unavailable,
     VersionMismatch,
 )
 from headrace.domain.ids import new_request_token
@@ -21,7 +22,7 @@ from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.operate import Undo
 from headrace.domain.queue import Pause, Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.domain.retry import Seconds
+from headrace.domain.retry import DEFAULT_RETRY, Seconds
 from headrace.domain.task import ORDINARY, State
 from headrace.ops.shared.audit import ActionOutcome, changed_settings, checked_reason
 from headrace.ops.shared.paging import Found, seek
@@ -117,6 +118,22 @@ class QueueOperations(ServicePart):
         """Return a queue as it was last read here, however long ago that was."""
         found = self._cache.get(name)
         return None if found is None else found[1]
+
+    def max_retries(self, name: str) -> int:
+        """Return the retries that a queue allows; never raise.
+
+        An answer must go out, because tasks may be leased by then.  So while the store does not
+        answer, the last known settings count as new.
+        """
+        queue = None
+        try:
+            queue = self.cached(name)
+        except NotFound:  # the queue was deleted, with its tasks
+            pass
+        except Unavailable:
+            if (queue := self.remembered(name)) is not None:
+                self._remember(queue)
+        return (queue.settings.retry_strategy if queue else DEFAULT_RETRY).max_retries
 
     def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> Found[Queue]:
         """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""

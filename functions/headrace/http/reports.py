@@ -1,87 +1,52 @@
-"""The bodies of reports, with errors cut to the size that is stored."""
+"""Report: the request, its route and its answer."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Final, LiteralString
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 
 import msgspec
-from pydantic import Field, model_validator
+from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from headrace.domain import limits
+from headrace.domain.access import Permission
 from headrace.domain.limits import RESERVED_TASK, reserved_task, spawn_payload
 from headrace.domain.plan import TaskSpec
+from headrace.http.enqueue import NewTaskBody
 from headrace.http.fields import (
     Delay,
     Examples,
     FreeText,
     Keepalive,
     LeaseId,
-    LeftOut,
     Name,
-    Payload,
-    Progress,
     RequestBody,
-    Result,
     Tags,
     TaskId,
     contradiction,
     example,
     refusal,
     too_large,
+    wrong,
 )
-from headrace.http.rawjson import JsonText
-from headrace.http.task_bodies import NewTaskBody
-from headrace.ops.delivery.reports import ReportStatus, TaskReport, WorkerError
+from headrace.http.parameters import QueueInPath
+from headrace.http.rawjson import JsonText, Payload, Progress, Result
+from headrace.http.routing import Routes
+from headrace.http.tasks import lease_answer
+from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
+from headrace.runtime.wiring import current_service
+from headrace.wire import tasks as task_wire
+from headrace.wire.base import LEFT_OUT, instant, word
+from headrace.wire.tasks import ReportResults
 
-MARK: Final = "… [cut]"
-_MARK_BYTES: Final = len(MARK.encode())
+if TYPE_CHECKING:
+    from headrace.ops.delivery.reports import ReportResult
 
-
-def shorten(texts: Sequence[str], room: int) -> list[str]:
-    """Return *texts*, cut so that together they take at most *room* bytes as JSON in UTF-8.
-
-    The quotes around them do not count. A cut text ends with MARK.
-    """
-    sizes = [_size(text) for text in texts]
-    if sum(sizes) <= room:
-        return list(texts)
-    most = _share(sizes, room)
-    return [
-        _cut(text, most) if size > most else text for text, size in zip(texts, sizes, strict=True)
-    ]
-
-
-def _share(sizes: Sequence[int], room: int) -> int:
-    """Return the size to which long texts are cut, if short texts leave their room to them."""
-    left = len(sizes)
-    for size in sorted(sizes):
-        if size > room // left:
-            break
-        room -= size
-        left -= 1
-    return room // left
-
-
-def _cut(text: str, most: int) -> str:
-    """Return the longest start of *text* that leaves room for the mark."""
-    low, high = 0, most  # a character takes at least a byte
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _size(text[:middle]) <= most - _MARK_BYTES:
-            low = middle
-        else:
-            high = middle - 1
-    return text[:low] + MARK
-
-
-def _size(text: str) -> int:
-    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
+routes: Final = Routes("Tasks")
 
 
 _NULL_TEXT: Final = "null"
 _NO_ERROR: Final = WorkerError()
-_ERROR_ROOM: Final = limits.ERROR_BYTES - 512  # attempt, time, worker and kind stand there too
 
 
 class ErrorBody(RequestBody):
@@ -93,8 +58,19 @@ class ErrorBody(RequestBody):
 
     def error(self) -> WorkerError:
         """Return the error, cut to the size that is stored."""
-        texts = [self.type or "", self.message or "", self.detail or ""]
-        return WorkerError(*shorten(texts, _ERROR_ROOM))
+        return WorkerError(self.type or "", self.message or "", self.detail or "").shortened()
+
+
+def _left_out(value: object) -> None:
+    if value is not None and value != []:
+        raise wrong("has no meaning for a spawned task; leave it out")
+
+
+LeftOut: TypeAlias = Annotated[
+    None,
+    PlainValidator(_left_out),
+    WithJsonSchema({"type": "null", "description": "Has no meaning here."}),
+]
 
 
 class QueuedEntry(NewTaskBody):
@@ -322,3 +298,60 @@ REPORT: Final[Examples] = {
         },
     ),
 }
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def reported_answer(
+    reports: Iterable["TaskReport"], results: Iterable["ReportResult"], now: datetime
+) -> task_wire.ReportResults:
+    """Return the outcome of each report."""
+    return task_wire.ReportResults(
+        results=[
+            _reported(report, result) for report, result in zip(reports, results, strict=True)
+        ],
+        now=instant(now),
+    )
+
+
+def _reported(report: "TaskReport", result: "ReportResult") -> task_wire.Reported:
+    task, done = result.task, result.outcome is ReportOutcome.OK
+    beats = done and report.status is ReportStatus.INFLIGHT
+    over = task if result.outcome is ReportOutcome.NOT_INFLIGHT else None
+    return task_wire.Reported(
+        task_id=result.task_id,
+        outcome=word(result.outcome),
+        state=None if task is None else task.place.state,
+        scheduled_at=None if task is None else instant(task.due_at),
+        lease=lease_answer(task) if task is not None and beats else None,
+        spawned=[
+            task_wire.Spawned(outcome=word(child.outcome), id=child.id) for child in result.spawned
+        ],
+        detail=result.detail,
+        dead_reason=LEFT_OUT if over is None or not over.dead_reason else word(over.dead_reason),
+        now=LEFT_OUT,
+    )
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/reports",
+    Permission.WORK,
+    answer="One result for each report.",
+    examples=REPORT,
+)
+def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
+    """Report on leased tasks.
+
+    Each report succeeds or fails on its own. The answer has one result for each report, in the
+    order of the reports. Safe to repeat. A report that differs from the report that settled its
+    lease is STALE_LEASE.
+    """
+    use = current_service()
+    reports = [entry.report() for entry in body.reports]
+    results = use.reports.report(queue, reports)
+    return reported_answer(reports, results, use.now())

@@ -1,47 +1,71 @@
-"""The bodies of requests for tasks: what may be in them, and what they mean inside."""
+"""Enqueue: the request, with each task that it makes, its route and its answer."""
 
-from typing import Annotated, Final, LiteralString
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from headrace.domain import limits
-from headrace.domain.limits import RESERVED_TASK, reserved_task
+from headrace.domain.access import Permission
+from headrace.domain.limits import RESERVED_TASK, AnswerRoom, reserved_task
+from headrace.domain.offload import Upload
+from headrace.domain.offload import read as read_upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.domain.task_fields import TASK_FIELDS, SetBy
-from headrace.http.declared_fields import with_texts_of
 from headrace.http.fields import (
     BatchId,
-    BatchSize,
     DedupeKey,
     Delay,
     Examples,
-    GroupId,
     HeldUntil,
     Instant,
     Keepalive,
     Level,
-    Name,
-    Payload,
-    PayloadRef,
-    Reason,
     RequestBody,
     Tags,
     TaskId,
     UniqueFor,
-    Wait,
-    WorkerName,
     contradiction,
     example,
     refusal,
+    with_texts_of,
     wrong,
 )
+from headrace.http.parameters import QueueInPath
 from headrace.http.queue_bodies import RetryStrategyBody
-from headrace.http.rawjson import NULL
-from headrace.ops.delivery.dequeue import Order
+from headrace.http.rawjson import NULL, Payload
+from headrace.http.request import principal
+from headrace.http.routing import Routes
+from headrace.http.tasks import task_answer
+from headrace.runtime.wiring import current_service
+from headrace.wire import tasks as task_wire
+from headrace.wire.base import MaxRetries, Written, raw, to_json, word
+from headrace.wire.tasks import EnqueueResults
+
+if TYPE_CHECKING:
+    from headrace.ops.tasks.enqueue import EnqueueResult
+
+routes: Final = Routes("Tasks")
 
 
-def _once_each(names: list[str]) -> list[str]:
+def _upload(value: object) -> Upload:
+    """Return the upload that a reference stands for."""
+    found = read_upload(value) if isinstance(value, str) else None
+    if found is None:
+        raise wrong("is no reference of an upload: take it from POST /v1/queues/{queue}/payloads")
+    return found
+
+
+PayloadRef: TypeAlias = Annotated[
+    Upload,
+    PlainValidator(_upload),
+    WithJsonSchema({"type": "string", "description": "Of an upload that was granted."}),
+]
+
+
+def once_each(names: list[str]) -> list[str]:
     """Check that nothing is named twice, naming each place where it is."""
     again = [place for place, name in enumerate(names) if name in names[:place]]
     if again:
@@ -100,7 +124,7 @@ class NewTaskBody(RequestBody):
         "first. Left out, it is normal there.",
     )
     batches: (
-        Annotated[list[BatchId], Field(max_length=limits.TASK_BATCHES), AfterValidator(_once_each)]
+        Annotated[list[BatchId], Field(max_length=limits.TASK_BATCHES), AfterValidator(once_each)]
         | None
     ) = Field(default=None, description="Ids of batches that count the task.")
 
@@ -212,50 +236,6 @@ class EnqueueBody(RequestBody):
         return all(entry.id is not None and entry.dedupe_key is None for entry in self.tasks)
 
 
-class DequeueBody(RequestBody):
-    """How many tasks to lease, and for whom."""
-
-    batch_size: BatchSize = 1
-    wait_seconds: Wait = 0
-    worker: WorkerName | None = Field(default=None, description="Who is asking, for people.")
-    keepalive_timeout_in_seconds: Keepalive | None = Field(
-        default=None, description="How long these leases last; else as task or queue say."
-    )
-    lease_id: GroupId | None = Field(
-        default=None,
-        description="A lease from `POST /v1/leases` to put the tasks under; they are leased until "
-        "it ends.",
-    )
-
-    @model_validator(mode="after")
-    def _lasts_as_long_as_one_says(self) -> "DequeueBody":
-        if self.lease_id is not None and self.keepalive_timeout_in_seconds is not None:
-            message: LiteralString = "has no meaning with a lease_id: the lease says how long"
-            raise contradiction(("keepalive_timeout_in_seconds", message))
-        return self
-
-
-class ReasonBody(RequestBody):
-    """Why it is done."""
-
-    reason: Reason | None = None
-
-
-class DequeueManyBody(DequeueBody):
-    """How many tasks to lease of which queues, and for whom."""
-
-    queues: Annotated[
-        list[Name],
-        Field(min_length=limits.DEQUEUE_QUEUES[0], max_length=limits.DEQUEUE_QUEUES[1]),
-        AfterValidator(_once_each),
-    ]
-    order: Annotated[Order, Field(strict=False)] = Field(
-        default=Order.PREFERENCE,
-        description="`preference`: a later queue gives what those before it do not have. `due`: "
-        "those tasks that fell due first, of whatever queue, by their priority where it has any.",
-    )
-
-
 ENQUEUE: Final[Examples] = {
     "one": example("One task, due at once", {"tasks": [{"payload": {"room": "Room1"}}]}),
     "later": example(
@@ -293,20 +273,54 @@ ENQUEUE: Final[Examples] = {
         },
     ),
 }
-DEQUEUE: Final[Examples] = {
-    "batch": example(
-        "Up to ten tasks, waiting five seconds for the first",
-        {"batch_size": 10, "wait_seconds": 5, "worker": "host-1:4711"},
-    ),
-}
-DEQUEUE_MANY: Final[Examples] = {
-    "preference": example(
-        "Mail first, and what else there is",
-        {"queues": ["mail", "thumbnails"], "batch_size": 10, "worker": "host-1:4711"},
-    ),
-    "due": example(
-        "Whatever fell due first",
-        {"queues": ["mail", "thumbnails"], "batch_size": 10, "order": "due"},
-    ),
-}
-CANCEL_TASK: Final[Examples] = {"reason": example("Why", {"reason": "the order was withdrawn"})}
+
+
+# ------------------------------------------------------------------------------------------ answers
+
+
+def enqueued_answer(
+    results: Iterable["EnqueueResult"], *, now: datetime, max_retries: MaxRetries
+) -> task_wire.EnqueueResults:
+    """Return the outcome of each entry of an enqueue."""
+    shown = []
+    room = AnswerRoom()
+    for result in results:
+        made: Written = None
+        if result.task is not None:
+            text = to_json(
+                task_answer(result.task, now=now, max_retries=max_retries, payload=False)
+            )
+            if room.takes(text):  # tasks made long ago may have results and errors
+                made = raw(text)
+        shown.append(
+            task_wire.Enqueued(
+                outcome=word(result.outcome),
+                id=result.id,
+                task=made,
+                queue=result.queue,
+                detail=result.detail,
+            )
+        )
+    return task_wire.EnqueueResults(results=shown)
+
+
+# ------------------------------------------------------------------------------------------- routes
+
+
+@routes.add(
+    "POST",
+    "/v1/queues/{queue}/tasks",
+    Permission.ENQUEUE,
+    answer="One result for each entry.",
+    examples=ENQUEUE,
+)
+def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
+    """Enqueue tasks.
+
+    Each entry succeeds or fails on its own. The answer has one result for each entry, in the order
+    of the entries. An entry whose `id` exists, in any queue, is EXISTING and changes nothing.
+    """
+    use, by = current_service(), principal()
+    results = use.tasks.enqueue(queue, [entry.new_task() for entry in body.tasks])
+    shown = [result.as_seen_by(by) for result in results]
+    return enqueued_answer(shown, now=use.now(), max_retries=use.queues.max_retries)

@@ -37,6 +37,7 @@ PARAMETERS: Final = {
 # In this order: the last ones change the deployment, and then remove it.
 SUITES: Final = (
     "tests/e2e/test_smoke.py",
+    "tests/e2e/test_operations.py",
     "tests/e2e/test_payloads.py",
     "tests/e2e/test_push.py",
     "tests/e2e/test_console.py",

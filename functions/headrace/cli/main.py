@@ -34,7 +34,7 @@ COMMANDS: Final = {
     name: Lazy(f"headrace.cli.{_ELSEWHERE.get(name, name)}", f"{name}_command", text)
     for name, text in {
         "run": "Start a service on this machine.",
-        "smoke": "Call everything a deployment has, once, and clean up.",
+        "smoke": "Follow one task through a deployment, and clean up.",
         "doctor": "Check key, clock, service and queues, with advice.",
         "plan": "Reckon shards, units and monthly cost of a load.",
         "queue": "Create, show, edit, pause, purge and delete queues.",

@@ -1,218 +1,306 @@
-"""`headrace smoke`: does a deployment do what it should, every call of it, once."""
+"""`headrace smoke`: a dozen calls that show whether a deployment works."""
 
 import secrets
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final, TypeVar
 
 import click
+import msgspec
 
-from headrace.cli.checks import acting, beside, counted, operators, pages, service, tasks, waiting
-from headrace.cli.checks.run import Check, CheckOutcome, CheckRow, Smoke, must, rows
-from headrace.cli.checks.wire import Wire, Wrong
 from headrace.cli.commands import CliCommand
-from headrace.cli.output import cell, document, grid, many, progress, span, write
+from headrace.cli.output import cell, document, grid, many, span, write
 from headrace.cli.session import CliSession, Exit, Failed, exit_of
-from headrace.domain.errors import HeadraceError
+from headrace.client.address import HttpAddress
+from headrace.client.calls import ApiCall
+from headrace.client.client import Client
+from headrace.client.sending import Report
+from headrace.domain.errors import HeadraceError, NotFound
 from headrace.domain.escaping import escape_unseen
+from headrace.wire.tasks import LeasedTask
 
+T = TypeVar("T")
+
+_PAYLOAD: Final = {"text": 'Ñandú 水 🚰 "quoted"\t', "whole": 12345678901234567890, "price": 1.1}
+_SECONDS: Final = 60.0
+"""How long the index and the recorder may take: both usually need less than a second."""
+_CLOCK_SKEW: Final = timedelta(seconds=60)
 _ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
-_STYLES: Final = {"ok": "green", "wrong": "red", "left out": "yellow"}
+_STYLES: Final = {"ok": "green", "wrong": "red", "skipped": "yellow"}
 
-FIRST: Final = (
-    Check("service", service.reachable),
-    Check("key", service.admin),
-)
+
+class CheckOutcome(StrEnum):
+    """The outcome of a check."""
+
+    OK = "ok"
+    WRONG = "wrong"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    """One check; ``seen`` is for people, ``code`` and ``request_id`` are of a refusal."""
+
+    check: str
+    outcome: CheckOutcome
+    seen: str
+    milliseconds: int = 0
+    code: str | None = None
+    request_id: str | None = None
+
+
+class WrongAnswer(Exception):
+    """The service answered something else than the contract promises."""
+
+
+@dataclass(slots=True)
+class Smoke:
+    """A run: the service, the name of the queue that the run creates, and the task it follows."""
+
+    client: Client
+    queue: str
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None]
+    has_queue: bool = False
+    held: list[LeasedTask] = field(default_factory=list)
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task."""
+        return f"{self.queue}-task"
+
+    def until(self, look: Callable[[], T | None], what: str) -> T:
+        """Return what *look* finds, trying every second.  Raises WrongAnswer after a minute."""
+        began = self.now()
+        while (found := look()) is None:
+            if self.now() - began > timedelta(seconds=_SECONDS):
+                raise WrongAnswer(f"no {what} within {span(_SECONDS)}")
+            self.sleep(1.0)
+        return found
+
+    # ---------------------------------------------------------------------------------- checks
+
+    def service(self) -> str:
+        """Ask for the service's health, and compare its clock with the one here."""
+        health = self.client.health()
+        skew = abs(health.now - self.now())
+        if skew > _CLOCK_SKEW:
+            raise WrongAnswer(f"its clock is {span(skew.total_seconds())} off from the one here")
+        return f"{self.client.url}, version {health.version}"
+
+    def key(self) -> str:
+        """List keys, which only the key of an admin may do."""
+        next(iter(self.client.list_keys()), None)
+        return "an admin's"
+
+    def create_queue(self) -> str:
+        """Create the queue."""
+        self.has_queue = True  # also if the answer is lost
+        self.client.create_queue(self.queue, description="a smoke test; may be deleted")
+        return self.queue
+
+    def enqueue(self) -> str:
+        """Enqueue a task."""
+        made = self.client.enqueue(self.queue, _PAYLOAD, id=self.task_id, tags={"smoke": "yes"})
+        return _expect(made.outcome, "CREATED")
+
+    def show(self) -> str:
+        """Show the task, with the payload as it was sent."""
+        task = self.client.get_task(self.task_id)
+        if task.payload != _PAYLOAD:
+            raise WrongAnswer(f"the payload came back as {task.payload!r:.80}")
+        return _expect(task.status, "READY")
+
+    def list_tasks(self) -> str:
+        """List tasks by tag, from the index."""
+
+        def look() -> str | None:
+            found = [task.id for task in self.client.list_tasks(self.queue, tags={"smoke": "yes"})]
+            return _expect(found, [self.task_id]) if found else None
+
+        self.until(look, "task in the list")
+        return "1 task with its tag"
+
+    def dequeue(self) -> str:
+        """Lease the task."""
+
+        def look() -> list[LeasedTask] | None:
+            call = self.client.dequeue(self.queue, wait_seconds=2, worker="smoke")
+            return call.tasks or None
+
+        self.held = self.until(look, "task to lease")
+        _expect([task.id for task in self.held], [self.task_id])
+        return "1 task leased"
+
+    def heartbeat(self) -> str:
+        """Extend the lease."""
+        [task] = self.held
+        [beat] = self.client.report(self.queue, [Report.on(task, "INFLIGHT", progress=1)])
+        return _expect(beat.outcome, "OK")
+
+    def report(self) -> str:
+        """Report success, with a result."""
+        [task] = self.held
+        [done] = self.client.report(self.queue, [Report.on(task, "SUCCEEDED", result={"rows": 12})])
+        _expect(done.outcome, "OK")
+        task_now = self.client.get_task(task.id)
+        _expect(task_now.result, {"rows": 12})
+        return _expect(task_now.status, "SUCCEEDED")
+
+    def count(self) -> str:
+        """Read the queue's counters, which the recorder keeps."""
+
+        def look() -> str | None:
+            counts = self.client.get_stats(self.queue).counts
+            return "1 succeeded" if (counts.succeeded, counts.ready) == (1, 0) else None
+
+        return self.until(look, "count of 1 succeeded task")
+
+    def console(self) -> str:
+        """Open the console's page for signing in."""
+        if not isinstance(self.client.settings.address, HttpAddress):
+            return "none: this service is opened by this process"
+        page = self.client.send(ApiCall("GET", "/console/sign-in", lambda answer: answer.body))
+        if b"<form" not in page:
+            raise WrongAnswer("the page has no form to sign in")
+        return "asks for a key"
+
+    def delete_queue(self) -> str:
+        """Delete the queue."""
+        later = not self.client.delete_queue(self.queue)
+        self.has_queue = False
+        return "deleted in the background" if later else "deleted"
+
+
+_FIRST: Final = (("service", Smoke.service), ("key", Smoke.key))
 """Without these there is nothing to check."""
 
-OTHERS: Final = (
-    Check("queue: create", operators.create_queue, vital=True),
-    Check("schedule: put", waiting.put_schedule),
-    Check("lease: left to lapse", waiting.let_lapse),
-    Check("key: make", operators.create_key),
-    Check("key: list", operators.list_keys),
-    Check("key: where it may not", operators.forbidden),
-    Check("key: rotate", operators.rotate_key),
-    Check("document: OpenAPI", service.openapi),
-    Check("document: page", service.docs),
-    Check("queue: name taken", operators.name_taken),
-    Check("queue: show", operators.show_queue),
-    Check("queue: list", operators.list_queues),
-    Check("queue: replace", operators.replace_queue),
-    Check("queue: old version", operators.outdated_queue),
-    Check("queue: index anew", operators.reindex_queue),
-    Check("queue: pause", operators.pause_queue),
-    Check("queue: signing secret", operators.signing_secret),
-    Check("queue: resume", operators.resume_queue),
-    Check("task: enqueue", tasks.enqueue),
-    Check("task: same ids again", tasks.again),
-    Check("task: dedupe key", tasks.duplicate),
-    Check("task: show", tasks.show),
-    Check("task: explain", tasks.explain),
-    Check("task: list", tasks.listed),
-    Check("task: count", tasks.count),
-    Check("task: dequeue", tasks.dequeue),
-    Check("task: heartbeat", tasks.heartbeat),
-    Check("task: report", tasks.report),
-    Check("task: reports again", tasks.reported_again),
-    Check("task: outcomes", tasks.outcomes),
-    Check("tasks: restart", tasks.restart),
-    Check("tasks: cancel", tasks.cancel),
-    Check("lease: open", operators.open_lease),
-    Check("lease: extend", operators.extend_lease),
-    Check("lease: close", operators.close_lease),
-    Check("tasks: run", tasks.run),
-    Check("tasks: move", tasks.move),
-    Check("answer of 1 MB", tasks.large),
-    Check("task: upload", tasks.upload),
-    Check("tasks: delete", tasks.delete_many),
-    Check("task: delete", tasks.delete),
-    Check("batch: make", counted.create),
-    Check("batch: show", counted.show),
-    Check("batch: close", counted.close),
-    Check("batch: cancel", counted.cancel),
-    Check("batch: recount", counted.recount),
-    Check("action: begin", acting.begin),
-    Check("action: pause, resume, cancel", acting.turn),
-    Check("action: show and list", acting.show),
-    Check("schedule: show", waiting.get_schedule),
-    Check("schedule: run", waiting.run_schedule),
-    Check("worker: sign of life", operators.put_worker),
-    Check("worker: list", operators.list_workers),
-    Check("worker: quiet", operators.quiet_worker),
-    Check("worker: stop", operators.stop_worker),
-    Check("audit", operators.audit),
-    Check("refusal: no key", service.no_key),
-    Check("refusal: no such path", service.no_path),
-    Check("refusal: no such queue", service.no_queue),
-    Check("refusal: bad field", service.bad_field),
-    Check("refusal: too large", service.too_large),
-    Check("NGSI: notify", beside.notify),
-    Check("NGSI: list", beside.list_notified),
-    Check("NGSI: summary", beside.summarize_notified),
-    Check("NGSI: count", beside.count_notified),
-    Check("NGSI: delete", beside.delete_notified),
-    Check("console: page", beside.console_page),
-    Check("console: sign in", beside.sign_in),
-    Check("console: every page", pages.open_all),
-    Check("console: sign out", beside.sign_out),
-    Check("batch: delete", counted.delete),
-    Check("key: revoke", operators.revoke_key),
-    Check("stream: metrics", waiting.metrics),
-    Check("stream: stats", waiting.stats),
-    Check("queue: recount", waiting.recount),
-    Check("key: refused once revoked", operators.revoked),
-    Check("lease: taken back", waiting.reclaimed),
-    Check("schedule: tick", waiting.ticked),
-    Check("schedule: delete", waiting.delete_schedule),
-    Check("queue: purge", operators.purge_queue),
-    Check("queue: delete", operators.delete_queue),
-    Check("headers of all answers", service.headers),
-    Check("operations of the API", service.covered),
+_OTHERS: Final = (
+    ("queue: create", Smoke.create_queue),
+    ("task: enqueue", Smoke.enqueue),
+    ("task: show", Smoke.show),
+    ("task: list", Smoke.list_tasks),
+    ("task: dequeue", Smoke.dequeue),
+    ("task: heartbeat", Smoke.heartbeat),
+    ("task: report", Smoke.report),
+    ("queue: counters", Smoke.count),
+    ("console", Smoke.console),
+    ("queue: delete", Smoke.delete_queue),
 )
-"""All others, in the order in which they are made.
-
-Each leaves the next what it needs.  What comes about by itself is set going first and looked for
-last; then all is deleted.
-"""
 
 
 @click.command("smoke", cls=CliCommand, example="headrace smoke\nheadrace smoke --json")
-@click.option(
-    "--ngsi",
-    is_flag=True,
-    help="Check the adapters for NGSI even where the queue ngsi.notify is in use.",
-)
 @click.pass_obj
-def smoke_command(session: CliSession, *, ngsi: bool) -> Exit:
-    """Call everything a deployment has, once, and clean up.
+def smoke_command(session: CliSession) -> Exit:
+    """Follow one task through a deployment, and clean up.
 
-    It takes the key of an admin, and about a minute: what runs once a minute is waited for.  All
-    that it makes has a name of its own, smoke-…, and is removed in the end, whatever happens.
-    Ends with 0 when all is as it should be, 1 when something is not, 4 when the key is refused or
-    no admin's, and 6 when the service cannot be reached.
+    Takes an admin's key and a few seconds.  Everything that it creates is in a queue named smoke-…,
+    which it deletes at the end, also after an error or Ctrl-C.
+    Ends with 0 if everything works, 1 if something does not, 4 if the key is not an admin's, and 6
+    if the service cannot be reached.
     """
     began = session.now()
-    name = f"smoke-{secrets.token_hex(4)}"
-    with Wire(session.client.settings, transport=session.transport) as wire:
-        smoke = Smoke(wire, name, session.now, session.sleep, ngsi=ngsi)
-        rows: list[CheckRow] = []
-        with _cleaning_up(smoke):
-            rows += _checked(session, smoke)
-        took = (session.now() - began).total_seconds()
-        _show(session, smoke, rows, took)
-        wrong = any(row.outcome is CheckOutcome.WRONG for row in rows)
-        return Exit.FAILED if wrong or smoke.made.things else Exit.DONE
+    smoke = Smoke(session.client, f"smoke-{secrets.token_hex(4)}", session.now, session.sleep)
+    left: list[dict[str, str]] = []
+    rows: list[CheckRow] = []
+    with _cleaning_up(smoke, left):
+        rows += _first(session, smoke)
+        rows += _others(smoke)
+    _show(session, smoke, rows, left, (session.now() - began).total_seconds())
+    wrong = any(row.outcome is not CheckOutcome.OK for row in rows)
+    return Exit.FAILED if wrong or left else Exit.DONE
 
 
-def _checked(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
-    """Make all checks.  Raises what ends the command, if the first ones cannot be made."""
+def _first(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
+    """Make the first checks.  Raises the error that ends the command."""
     try:
-        yield from (must(smoke, check) for check in FIRST)
-    except (HeadraceError, Wrong) as error:
+        for title, check in _FIRST:
+            began = time.perf_counter()
+            yield CheckRow(title, CheckOutcome.OK, check(smoke), _since(began))
+    except (HeadraceError, WrongAnswer, msgspec.DecodeError) as error:
         if isinstance(error, HeadraceError) and exit_of(error) in _ENDS:
             raise
-        raise Failed(f"{smoke.wire.settings.url}: {error}; {session.named_by()}") from None
-    with progress(session) as bar:
-        shown = bar.add_task("Checks", total=len(OTHERS))
-        for row in rows(smoke, OTHERS):
-            bar.advance(shown)
-            yield row
+        raise Failed(f"{session.address()}: {error}; {session.named_by()}") from None
+
+
+def _others(smoke: Smoke) -> Iterator[CheckRow]:
+    """Make the other checks; those after one that went wrong are skipped."""
+    failed = ""
+    for title, check in _OTHERS:
+        if failed:
+            yield CheckRow(title, CheckOutcome.SKIPPED, f"needs “{failed}”")
+            continue
+        began = time.perf_counter()
+        try:
+            yield CheckRow(title, CheckOutcome.OK, check(smoke), _since(began))
+        except HeadraceError as error:
+            code = error.answered_code or error.code
+            request = error.request_id
+            text = f"{code}: {error}" + (f" (request {request})" if request else "")
+            failed = title
+            yield CheckRow(title, CheckOutcome.WRONG, text, _since(began), code, request)
+        except (WrongAnswer, msgspec.DecodeError) as error:
+            failed = title
+            yield CheckRow(title, CheckOutcome.WRONG, str(error), _since(began))
 
 
 @contextmanager
-def _cleaning_up(smoke: Smoke) -> Iterator[None]:
-    """Remove in the end what was made, and say what could not be removed.
+def _cleaning_up(smoke: Smoke, left: list[dict[str, str]]) -> Iterator[None]:
+    """Delete the queue at the end, and put into *left* what could not be deleted.
 
-    A request to end (SIGTERM) is taken as Ctrl-C is, so that it comes to this too.
+    SIGTERM ends the command as Ctrl-C does, so that the queue is deleted then too.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
         try:
-            smoke.made.remove()
+            if smoke.has_queue:
+                with suppress(NotFound):
+                    smoke.client.delete_queue(smoke.queue)
+        except HeadraceError:
+            command = f"headrace queue delete {smoke.queue} --yes"
+            left.append({"what": f"queue {smoke.queue}", "command": command})
+            note = f"left behind: queue {smoke.queue}; remove it: {command}"
+            click.echo(escape_unseen(note), err=True)
         finally:
             signal.signal(signal.SIGTERM, before)
-            for thing in smoke.made.things:
-                note = f"left behind: {thing.text}; remove it: {thing.command}"
-                click.echo(escape_unseen(note), err=True)
 
 
-def _show(session: CliSession, smoke: Smoke, rows: Sequence[CheckRow], took: float) -> None:
-    counts = {outcome: sum(row.outcome is outcome for row in rows) for outcome in CheckOutcome}
+def _show(
+    session: CliSession,
+    smoke: Smoke,
+    rows: list[CheckRow],
+    left: list[dict[str, str]],
+    seconds: float,
+) -> None:
+    counts = Counter(dict.fromkeys(CheckOutcome, 0))
+    counts.update(row.outcome for row in rows)
     if session.json:
-        document(
-            {
-                "url": smoke.wire.settings.url,
-                "name": smoke.name,
-                "seconds": round(took, 1),
-                "counts": counts,
-                "checks": rows,
-                "left_behind": [
-                    {"what": thing.text, "command": thing.command} for thing in smoke.made.things
-                ],
-            }
-        )
+        found = {"url": session.address(), "name": smoke.queue, "seconds": round(seconds, 1)}
+        document({**found, "counts": counts, "checks": rows, "left_behind": left})
         return
     made = grid("Check", "Outcome", "Seen", "ms", right=("ms",))
-    for row in sorted(rows, key=lambda row: row.outcome is not CheckOutcome.WRONG):
+    for row in rows:
         outcome = cell(row.outcome.value, _STYLES[row.outcome])
-        made.add_row(cell(row.check), outcome, cell(_seen(row)), cell(row.milliseconds))
+        made.add_row(cell(row.check), outcome, cell(row.seen), cell(row.milliseconds))
     write(made)
     parts = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
-    cost = smoke.wire.consumed
-    session.note(
-        f"{many(len(rows), 'check')}: {parts}. {many(cost.calls, 'call')} in {span(took)}, "
-        f"for {cost.write_units:,.0f} write units and {cost.read_units:,.0f} read units."
-    )
+    session.note(f"{many(len(rows), 'check')}: {parts}, in {span(seconds)}.")
 
 
-def _seen(row: CheckRow) -> str:
-    """The text for a row; of a wrong one, after the request whose answer it was."""
-    if row.method is None:
-        return row.seen
-    answer = " ".join(str(part) for part in (row.status or "no answer", row.code) if part)
-    request = f", request {row.request_id}" if row.request_id else ""
-    return f"{row.method} {row.path}: {answer}{request}: {row.seen}"
+def _expect(found: T, right: T) -> T:
+    """Return *found*.  Raises WrongAnswer unless it is what is *right*."""
+    if found != right:
+        raise WrongAnswer(f"{found!r:.80} instead of {right!r}")
+    return found
+
+
+def _since(began: float) -> int:
+    return round((time.perf_counter() - began) * 1000)

@@ -1,182 +1,135 @@
-"""`headrace smoke`: what it calls, how it ends, and that it removes what it has made."""
+"""`headrace smoke`: its checks, its exit codes, and that it removes what it has created."""
 
-import re
-import shlex
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeAlias
 
 import httpx2 as httpx
 import pytest
 
-from console.chalicelib import urls
-from console.chalicelib.routes import routes
 from headrace.cli.session import CliSession
-from headrace.cli.smoke import FIRST, OTHERS
 from headrace.testing import MemoryService
-from tests.unit.cli.cli_runner import invoke
-from tests.unit.cli.smoke_harness import (
-    OPERATIONS,
-    REQUESTS,
-    Answer,
-    InterruptedAt,
-    SmokeDeployment,
-    for_operation,
-    is_of,
-    problem,
-)
+from tests.unit.cli.cli_runner import Ran, invoke
+
+Spoil: TypeAlias = Callable[[httpx.Request], httpx.Response | None]
+TITLES = ["service", "key", "queue: create", "task: enqueue", "task: show", "task: list",
+          "task: dequeue", "task: heartbeat", "task: report", "queue: counters", "console",
+          "queue: delete"]  # fmt: skip
 
 
 @pytest.fixture
-def sound() -> SmokeDeployment:
-    return SmokeDeployment()
+def service() -> MemoryService:
+    return MemoryService()
 
 
-Rows: TypeAlias = dict[str, dict[str, Any]]
+def smoke(service: MemoryService, *args: str, spoil: Spoil | None = None, key: str = "") -> Ran:
+    """Run it; *spoil* may answer in place of the service."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        spoilt = spoil and spoil(request)
+        if spoilt:
+            return spoilt
+        if request.url.path.startswith("/console"):
+            return httpx.Response(200, content=b"<form>")
+        return service.transport.handle_request(request)
+
+    def sleep(seconds: float) -> None:
+        service.clock.forward(timedelta(seconds=seconds))
+        service.tick()
+
+    session = CliSession(
+        env={"HEADRACE_URL": service.url, "HEADRACE_KEY": key or service.key},
+        now=service.clock,
+        sleep=sleep,
+        retries=0,
+        transport=httpx.MockTransport(answer),
+    )
+    return invoke("smoke", *args, session=session)
 
 
-@pytest.fixture(scope="module")
-def done() -> tuple[SmokeDeployment, Rows]:
-    """Give a deployment that was found sound, and the rows: a run of all that takes long."""
-    deployment = SmokeDeployment()
-    return deployment, deployment.rows()
+def refuse(method: str, path: str, status: int = 500) -> Spoil:
+    body = {"status": status, "code": "internal_error", "detail": "spoilt"}
+
+    def spoil(request: httpx.Request) -> httpx.Response | None:
+        if request.method == method and request.url.path.endswith(path):
+            return httpx.Response(status, json=body, headers={"X-Request-Id": "req-1"})
+        return None
+
+    return spoil
 
 
-def test_a_sound_deployment_has_every_check_ok_and_nothing_is_left(
-    done: tuple[SmokeDeployment, Rows],
+def queues(service: MemoryService) -> list[str]:
+    return [queue.name for queue in service.client.list_queues()]
+
+
+def test_a_sound_deployment_passes_every_check_and_nothing_is_left(service: MemoryService) -> None:
+    service.client.create_queue("kept")
+
+    ran = smoke(service, "--json")
+
+    assert (ran.code, ran.json["left_behind"]) == (0, []), ran.out
+    assert [row["check"] for row in ran.json["checks"]] == TITLES
+    assert ran.json["counts"] == {"ok": len(TITLES), "wrong": 0, "skipped": 0}
+    assert queues(service) == ["kept"]
+
+
+def test_a_call_that_fails_is_reported_with_its_request_and_the_rest_is_skipped(
+    service: MemoryService,
 ) -> None:
-    sound, rows = done
+    ran = smoke(service, "--json", spoil=refuse("POST", "/dequeue"))
 
-    assert [*rows] == [check.title for check in (*FIRST, *OTHERS)]
-    assert {row["outcome"] for row in rows.values()} == {"ok"}
-    assert sound.there() == set()
-    assert len(sound.requests) < REQUESTS
-
-
-def test_it_calls_every_operation_of_the_api(done: tuple[SmokeDeployment, Rows]) -> None:
-    """An operation that is new fails here until the smoke test calls it."""
-    sound, _ = done
-
-    called = {
-        operation
-        for operation in OPERATIONS
-        if any(is_of(operation, *request) for request in sound.requests)
-    }
-    assert called == set(OPERATIONS)
+    rows = {row["check"]: row for row in ran.json["checks"]}
+    assert ran.code == 1
+    assert rows["task: dequeue"]["outcome"] == "wrong"
+    assert (rows["task: dequeue"]["code"], rows["task: dequeue"]["request_id"]) == (
+        "internal_error",
+        "req-1",
+    )
+    assert rows["task: report"]["outcome"] == "skipped"
+    assert queues(service) == []
 
 
-def test_it_opens_every_page_of_the_console(done: tuple[SmokeDeployment, Rows]) -> None:
-    """A page that is new fails here until the smoke test opens it."""
-    sound, _ = done
-    pages = {route.path for route in routes.found if route.method == "GET"} - {urls.ELSEWHERE}
-    opened = {path for method, path in sound.requests if method == "GET"}
-
-    # Literal parts come before parameters, as in the console itself.
-    found = {
-        next(page for page in sorted(pages, key=lambda page: (page.count("{"), page))
-             if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", page), path))
-        for path in opened
-        if path.startswith("/console")
-    }  # fmt: skip
-    assert found == pages
-
-
-# ----------------------------------------------------------------------------------- exit codes
-
-
-def test_an_address_of_something_else_is_exit_1(sound: SmokeDeployment) -> None:
-    sound.spoil = lambda _request, _answer: httpx.Response(200, content=b"<html>Welcome</html>")
-
-    ran = sound.smoke()
+def test_an_address_of_something_else_is_exit_1(service: MemoryService) -> None:
+    ran = smoke(service, spoil=lambda _: httpx.Response(200, content=b"<html>Welcome</html>"))
 
     assert ran.code == 1
-    assert ran.error.startswith("error: https://queue.test/prod: ")
+    assert ran.error.startswith(f"error: {service.url}: ")
     assert ran.error.endswith("see HEADRACE_URL")
-    assert len(sound.requests) == 1, "no key goes there"
 
 
-def test_an_operation_that_fails_is_reported_and_the_rest_goes_on(sound: SmokeDeployment) -> None:
-    sound.spoil = for_operation("put_schedule", lambda _request, _answer: problem(500))
+def test_a_key_that_is_not_an_admins_is_exit_4(service: MemoryService) -> None:
+    worker = service.client.create_key("w", "worker", ["*"])
 
-    ran = sound.smoke("--json")
-
-    wrong = [row for row in ran.json["checks"] if row["outcome"] == "wrong"]
-    assert ran.code == 1
-    assert (500, "internal_error", "req-1") in [
-        (row["status"], row["code"], row["request_id"])
-        for row in wrong
-        if row["method"] and is_of("put_schedule", row["method"], row["path"])
-    ]
-    assert len(ran.json["checks"]) == len(FIRST) + len(OTHERS)
-    assert ran.json["left_behind"] == []
+    assert smoke(service, key=worker.secret).code == 4
 
 
-@pytest.mark.slow
-def test_jobs_that_do_not_run_are_reported(sound: SmokeDeployment) -> None:
-    sound.timers = False
+def test_no_answer_is_exit_6(service: MemoryService) -> None:
+    def lost(_: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
 
-    assert {*sound.wrong()} == {"stream: metrics", "lease: taken back", "schedule: tick"}
-
-
-# ------------------------------------------------------------------------------------ cleaning up
+    assert smoke(service, spoil=lost).code == 6
 
 
-def fill(service: MemoryService) -> None:
-    for name in ("mail", "ngsi.notify"):
-        service.client.create_queue(name)
-        service.client.enqueue(name, {"n": 1}, id=f"{name[:4]}-1", tags={"fiware-service": "city"})
-        service.client.put_schedule(name, "nightly", cron="0 3 * * *")
-    service.client.create_key("sensors", "producer", ["ngsi.*"])
+def test_ctrl_c_leaves_nothing(service: MemoryService) -> None:
+    def interrupt(request: httpx.Request) -> httpx.Response | None:
+        if request.url.path.endswith("/reports"):
+            raise KeyboardInterrupt
+        return None
 
+    ran = smoke(service, spoil=interrupt)
 
-def things_of(service: MemoryService) -> dict[str, Any]:
-    client = service.client
-    return {
-        "queues": [client.get_queue(queue.name) for queue in client.list_queues()],
-        "keys": list(client.list_keys()),
-        "tasks": sorted(service.store.everything(), key=lambda task: task.id),
-    }
-
-
-def without_stats(things: dict[str, Any]) -> str:
-    """Return all that can be told of things, save how long they have been there."""
-    return re.sub(r"stats=Stats\(.*?\), schedules", "schedules", repr(things))
-
-
-@pytest.mark.slow
-def test_nothing_of_others_is_touched(sound: SmokeDeployment) -> None:
-    fill(sound.service)
-    before = things_of(sound.service)
-
-    sound.rows()
-
-    assert without_stats(things_of(sound.service)) == without_stats(before)
-
-
-def test_ctrl_c_leaves_nothing() -> None:
-    stopped = SmokeDeployment(InterruptedAt(4))
-
-    ran = stopped.smoke()
-
-    assert ran.code == 130
-    assert stopped.there() == set()
+    assert (ran.code, queues(service)) == (130, [])
     assert "left behind" not in ran.err
 
 
-@pytest.mark.slow
-def test_what_is_left_behind_is_told_with_the_command_that_removes_it(
-    sound: SmokeDeployment,
+def test_a_queue_that_cannot_be_deleted_is_named_with_the_command_that_deletes_it(
+    service: MemoryService,
 ) -> None:
-    def refusing(request: httpx.Request, answer: Answer) -> httpx.Response:
-        return problem(503, "unavailable") if request.method == "DELETE" else answer()
+    def spoil(request: httpx.Request) -> httpx.Response | None:
+        return httpx.Response(503, json={}) if request.method == "DELETE" else None
 
-    sound.spoil = refusing
+    ran = smoke(service, "--quiet", spoil=spoil)
 
-    ran = sound.smoke("--quiet")
-
-    left = re.findall(r"^left behind: .*; remove it: headrace (.*)$", ran.err, re.MULTILINE)
+    [name] = queues(service)
     assert ran.code == 1
-    assert len(left) == 6
-    for command in left:
-        session = CliSession(given_client=sound.client, env={}, at_terminal=lambda: True)
-        answer = "ngsi.notify\n" if "ngsi.notify" in command and "--yes" not in command else None
-        assert invoke(*shlex.split(command), session=session, input=answer).code == 0, command
-    assert sound.there() == set()
+    assert f"left behind: queue {name}; remove it: headrace queue delete {name} --yes" in ran.err

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.functional.conftest import Service
+from headrace.runtime.wiring import using
+from tests.functional.conftest import Service, proxy_event
 
 NOTIFICATION = '{"subscriptionId": "5ce3", "data": [{"id": "Room1", "temperature": 23.50}]}'
 
@@ -54,3 +55,18 @@ def test_a_long_service_path_is_kept_as_a_whole(call: Service, path: str, body: 
     assert task["tags"] == {"fiware-servicepath": path[:256], "ngsild-tenant": "city"}
     assert task["payload"] == {**json.loads(body), "fiware-servicepath": path}
     assert other["payload"]["fiware-servicepath"] == path[:-1]
+
+
+@pytest.mark.parametrize("name", ["Fiware-Service", "fiware-servicepath"])
+def test_a_header_that_comes_twice_is_refused(call: Service, name: str) -> None:
+    call.queue("ngsi.notify")
+    sent = {"Authorization": f"Bearer {call.key}", name: "/b"}
+    event = proxy_event("POST", "/v2/notify", NOTIFICATION, sent)
+    event["multiValueHeaders"][name] = ["/a", "/b"]
+
+    with using(call.use):
+        answer = call.handler(event, call.context)
+
+    (error,) = json.loads(answer["body"])["errors"]
+    assert answer["statusCode"] == 400
+    assert error == {"field": name.lower(), "message": "must be sent once"}

@@ -68,9 +68,9 @@ def once(request: Request, route: Route, arguments: Mapping[str, Any]) -> Reply:
 def key_of(request: Request) -> str | None:
     """Return the idempotency key of a request, None without one.
 
-    Raises InvalidRequest that names the header if the text cannot be a key.
+    Raises InvalidRequest that names the header if it came twice, or if the text cannot be a key.
     """
-    key = request.headers.get(HEADER.lower())
+    key = request.header(HEADER)
     if key is not None and not IDEMPOTENCY_KEY_RE.fullmatch(key):
         raise InvalidRequest.of(HEADER, pattern_in_words(IDEMPOTENCY_KEY))
     return key

@@ -46,7 +46,8 @@ class CallContext(Protocol):
 class Request:
     """One request.
 
-    The names of ``headers`` are lower case.  ``path`` is percent-encoded and begins with ``/v1``
+    The names of ``headers`` are lower case; ``repeated`` are those that came more than once.
+    ``path`` is percent-encoded and begins with ``/v1``
     or another path of the API; ``base`` is what precedes it in the client's URL, as a stage does.
     """
 
@@ -58,6 +59,7 @@ class Request:
     query: Mapping[str, list[str]] = field(default_factory=dict)
     body: bytes | str = b""
     base: str = ""
+    repeated: frozenset[str] = frozenset()
 
     @property
     def time_left(self) -> timedelta:
@@ -73,6 +75,15 @@ class Request:
         if self.path.rstrip("/") in OPEN_PATHS:
             return None
         return bearer(self.headers.get("authorization"))
+
+    def header(self, name: str) -> str | None:
+        """Return the value of a header, None without one.
+
+        Raises InvalidRequest that names the header if it came more than once.
+        """
+        if self.repeated and name.lower() in self.repeated:
+            raise InvalidRequest.of(name, "must be sent once")
+        return self.headers.get(name.lower())
 
     def values(self) -> dict[str, Any]:
         """Return the query's values by name, a list for a repeated name, tags as one mapping."""
@@ -162,6 +173,11 @@ def request_of(event: Mapping[str, Any], context: CallContext) -> Request:
         or {name: [value] for name, value in (event.get("queryStringParameters") or {}).items()},
         body=_body_of(event),
         base=str(given.get("path") or "").removesuffix(path),
+        repeated=frozenset(
+            name.lower()
+            for name, values in (event.get("multiValueHeaders") or {}).items()
+            if len(values) > 1
+        ),
     )
 
 

@@ -181,7 +181,7 @@ class Route:
             elif one.place == "query":
                 value = query.get(one.alias)
             elif one.place == "header":
-                value = request.headers.get(one.alias)
+                value = request.header(one.alias)
             elif body:
                 value = rawjson.decode(body)
             arguments[one.name] = one.read(value, errors)

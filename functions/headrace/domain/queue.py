@@ -212,6 +212,12 @@ class Queue:
         groups = self.settings.groups
         return groups is not None and groups.strict
 
+    @property
+    def limited(self) -> bool:
+        """Whether the tasks in flight, or the rate of deliveries, have a limit."""
+        dequeuing = self.settings.dequeuing_settings
+        return dequeuing.max_inflight_tasks > 0 or dequeuing.rate_limiting is not None
+
     def paused(self, now: datetime) -> bool:
         """Return whether deliveries are paused at *now*."""
         if not self.settings.dequeuing_settings.dequeuing_paused:

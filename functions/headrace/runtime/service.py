@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from headrace.ops.shared.group_limits import GroupLimits
     from headrace.ops.shared.jobs import Jobs, Orphans, Removals
     from headrace.ops.shared.leases import Leases
-    from headrace.ops.shared.limiting import Limiting, Tokens
+    from headrace.ops.shared.limiting import Tokens
     from headrace.ops.shared.lines import Lines
     from headrace.ops.shared.paging import Cursors
     from headrace.ops.shared.push_status import PushLooks, PushWaking
@@ -194,7 +194,6 @@ class Service:
     derived_ids: "DerivedIds" = _part("headrace.ops.shared.stack_secret", "DerivedIds")
     group_limits: "GroupLimits" = _part("headrace.ops.shared.group_limits", "GroupLimits")
     jobs: "Jobs" = _part("headrace.ops.shared.jobs", "Jobs")
-    limiting: "Limiting" = _part("headrace.ops.shared.limiting", "Limiting")
     lines: "Lines" = _part("headrace.ops.shared.lines", "Lines")
     removals: "Removals" = _part("headrace.ops.shared.jobs", "Removals")
     repeats: "Repeats" = _part("headrace.ops.shared.repeats", "Repeats")

@@ -8,7 +8,6 @@ from headrace.domain import plan, settle
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_lease_token
-from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import Delivery, ReleaseReason
@@ -17,7 +16,6 @@ from headrace.ops.delivery.contention import Claims, Crowd, Members
 from headrace.ops.delivery.dequeue import DequeueCall, DequeueResult, Order
 from headrace.ops.delivery.group_window import GroupWindows
 from headrace.ops.delivery.idempotency import DeliveryBatch
-from headrace.ops.delivery.queue_dequeue import QueueDequeue
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.group_limits import BLOCKED_FOR, BLOCKED_WHERE_CHEAP_FOR
 from headrace.ops.shared.service_part import ServicePart
@@ -94,24 +92,6 @@ class Deliveries(ServicePart):
         ).run()
         self.release_dedupe_keys(result.tasks)
         return result
-
-    def lease(
-        self,
-        queue: Queue,
-        entries: Sequence[Entry],
-        *,
-        worker: str,
-        group: LeaseGroup,
-        rated: bool = True,
-    ) -> list[Task]:
-        """Lease *entries*, which the index shows as due, under *group*; return the tasks.
-
-        The limits of *queue* apply.  If not *rated*, the tasks do not count for its rate.
-        """
-        call = QueueDequeue(self, queue, len(entries), worker, group=group, rated=rated)
-        tasks = self.with_payloads({queue.name: queue}, call.lease(entries, len(entries)))
-        self.release_dedupe_keys(tasks)
-        return tasks
 
     def first_lane(self, queue: Queue) -> int:
         """Return which of the lanes that take turns comes first: another one each time."""

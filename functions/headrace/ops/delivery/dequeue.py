@@ -21,7 +21,6 @@ from headrace.domain.task import Task
 from headrace.ops.delivery.idempotency import DeliveryBatch, NotedState
 from headrace.ops.delivery.queue_dequeue import QueueDequeue
 from headrace.ops.shared.lanes import delivery_rank, delivery_turn
-from headrace.ops.shared.limiting import limited
 
 if TYPE_CHECKING:
     from headrace.ops.delivery.deliveries import Deliveries
@@ -129,7 +128,7 @@ class DequeueCall:
         The process remembers more of limits, groups and lease groups than ``undo`` forgets.
         """
         return self.lease_id is None and not any(
-            limited(source) or source.group_limit or source.settings.groups for source in sources
+            source.limited or source.group_limit or source.settings.groups for source in sources
         )
 
     def claim(self) -> Collection[str]:

@@ -78,7 +78,7 @@ class Reports(ServicePart):
             and result.task is not None
             and group_of(result.task.lease_id) is not None
         }
-        tasks = with_present_ends(self.store, list(beats.values()))
+        tasks = with_present_ends(self.store, list(beats.values())) if beats else ()
         return {
             place: replace(results[place], task=task)
             for place, task in zip(beats, tasks, strict=True)

@@ -13,9 +13,9 @@ from headrace.domain.lease import LeaseGroup
 from headrace.domain.operate import BulkAction, operate
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State, Task
+from headrace.ops.delivery.queue_dequeue import QueueDequeue
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.lanes import ShardReader, some_due
-from headrace.ops.shared.limiting import limited
 from headrace.ops.shared.service_part import ServicePart
 
 _LOOK_EVERY: Final = timedelta(seconds=1)  # at the group
@@ -95,11 +95,11 @@ class ShardDeliveries(ServicePart):
             reader = reader or ShardReader(self.store, source, shard, self.now)
             reader.until = now
             ready = self._alive(source, reader.page(min(count, max(1, page()))))
-            tasks = self.service.deliveries.lease(source, ready, worker=worker, group=group)
+            tasks = self._lease(source, ready, worker=worker, group=group)
             count -= len(tasks)
             if tasks:
                 yield tasks
-            if reader.over or (ready and not tasks and limited(source)):
+            if reader.over or (ready and not tasks and source.limited):
                 return
 
     def take(self, queue: str, tasks: Sequence[Task], *, worker: str, lease_id: str) -> list[Task]:
@@ -118,12 +118,30 @@ class ShardDeliveries(ServicePart):
         made_due = [one.task for one in commit(self.service, changes) if isinstance(one, Done)]
         due = [task for task in tasks if task.due_at <= now] + made_due
         versions = {task.id: task.version + 1 for task in due}
-        leased = self.service.deliveries.lease(
-            source, [Entry.of(task) for task in due], worker=worker, group=group, rated=False
-        )
+        entries = [Entry.of(task) for task in due]
+        leased = self._lease(source, entries, worker=worker, group=group, rated=False)
         changed = [task for task in leased if task.version != versions[task.id]]
         self.service.deliveries.give_back({queue: source}, changed)
         return [task for task in leased if task not in changed]
+
+    def _lease(
+        self,
+        queue: Queue,
+        entries: Sequence[Entry],
+        *,
+        worker: str,
+        group: LeaseGroup,
+        rated: bool = True,
+    ) -> list[Task]:
+        """Lease *entries*, which the index shows as due, under *group*; return the tasks.
+
+        The limits of *queue* apply.  If not *rated*, the tasks do not count for its rate.
+        """
+        deliveries = self.service.deliveries
+        call = QueueDequeue(deliveries, queue, len(entries), worker, group=group, rated=rated)
+        tasks = deliveries.with_payloads({queue.name: queue}, call.lease(entries, len(entries)))
+        deliveries.release_dedupe_keys(tasks)
+        return tasks
 
     def contended(self, queue: str, shard: int) -> bool:
         """Return whether tasks of a shard seem due that only other workers' leasing delays.
@@ -131,7 +149,7 @@ class ShardDeliveries(ServicePart):
         Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
         """
         source, now = self.source(queue), self.now()
-        if source.paused(now) or limited(source):
+        if source.paused(now) or source.limited:
             return False
         places = (place for place in source.places(State.ENQUEUED) if place.shard == shard)
         return any(some_due(self.store, place, now) for place in places)

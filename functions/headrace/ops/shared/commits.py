@@ -27,18 +27,27 @@ def commit(service: "Service", changes: Sequence[Change]) -> list[Outcome]:
             kept = tuple(also for also in change.also if also not in lost)
             outcomes[place] = commit_exactly(service, [replace(change, also=kept)])[0]
     made = zip(changes, outcomes, strict=True)
-    failed = (change for change, outcome in made if not isinstance(outcome, Done))
-    note_unmade(service.store, failed)
+    failed = [change for change, outcome in made if not isinstance(outcome, Done)]
+    if failed:
+        note_unmade(service.store, failed)
     return outcomes
 
 
 def commit_exactly(service: "Service", changes: Sequence[Change]) -> list[Outcome]:
     """Commit *changes*, free the slots of deliveries that they end, and learn from heartbeats."""
     outcomes = service.store.commit(changes)
-    if any(change.rule.source is State.INFLIGHT for change in changes):
-        service.slots.ended(changes, outcomes)
-        service.group_limits.ended(changes, outcomes)
-        service.leases.watch.written(changes, outcomes)
+    ended: list[tuple[Change, Task]] = []
+    for change, outcome in zip(changes, outcomes, strict=True):
+        if change.rule.source is not State.INFLIGHT or not isinstance(outcome, Done):
+            continue
+        if change.rule.target is State.INFLIGHT:
+            service.leases.watch.renewed(outcome.task)
+        elif change.leaves is not None:
+            ended.append((change, outcome.task))
+    if ended:
+        service.group_limits.ended(ended)
+    if any(task.slot for _, task in ended):
+        service.slots.ended(ended)
     return outcomes
 
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from headrace.domain.change import Change, Done, Entry, Outcome
+from headrace.domain.change import Change, Entry
 from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_taking
 from headrace.domain.task import State, Task
@@ -112,14 +112,13 @@ class GroupLimits(ServicePart):
             until = self._blocked.get((queue.name, line_name(entry.group_key)))
         return until is not None and self.now() < until
 
-    def ended(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
-        """Look again at the groups whose deliveries *changes* have ended."""
+    def ended(self, changes: Sequence[tuple[Change, Task]]) -> None:
+        """Look again at the groups of the tasks whose deliveries *changes* have ended."""
         if not self._blocked:
             return
-        for change, outcome in zip(changes, outcomes, strict=True):
-            if isinstance(outcome, Done) and change.leaves is not None:
-                with self._lock:
-                    self._blocked.pop((change.leaves, line_name(outcome.task.group_key)), None)
+        for change, task in changes:
+            with self._lock:
+                self._blocked.pop((change.leaves or "", line_name(task.group_key)), None)
 
     def blocking(
         self, queue: Queue, keys: Collection[str | None], *, besides: Task | None = None

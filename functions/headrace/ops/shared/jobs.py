@@ -175,7 +175,8 @@ class Removals(ServicePart):
         """Return when the index shows everything; see JobVisitor."""
         deletes_queue = job.kind is JobKind.DELETE_QUEUE
         if deletes_queue and self.store.record("queue", job.queue) is None:
-            self.service.limiting.forget(job.queue)
+            self.service.tokens.forget(job.queue)
+            self.service.slots.forget(job.queue)
         again = job.as_of + (AGREED_AFTER if deletes_queue else _LAG)
         return again if not job.rounds and (deletes_queue or self.now() < again) else None
 

@@ -18,10 +18,10 @@ from enum import StrEnum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from headrace.domain.change import Change, Done, Entry, Outcome
+from headrace.domain.change import Entry
 from headrace.domain.ids import group_of
 from headrace.domain.lease import LeaseGroup
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import Place, Task
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Store
 
@@ -93,11 +93,9 @@ class LeaseWatch:
     _astray: dict[str, datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def written(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
-        """Learn from heartbeats that went through here."""
-        for change, outcome in zip(changes, outcomes, strict=True):
-            if change.rule.target is State.INFLIGHT and isinstance(outcome, Done):
-                self._learn(outcome.task, outcome.task.lease_expires_at, ours=True)
+    def renewed(self, task: Task) -> None:
+        """Learn from a heartbeat that went through here, after which *task* is as given."""
+        self._learn(task, task.lease_expires_at, ours=True)
 
     def read(self, task: Task, until: datetime, *, now: datetime) -> None:
         """Learn from a task that was read, whose lease is good *until* then."""

@@ -1,6 +1,4 @@
-"""Limits of deliveries: slots for tasks in flight, and tokens of a rate.
-
-Queues without limits do not use this module.
+"""Rate limits of queues: the tokens that deliveries draw.
 
 A service draws tokens with one write that never conflicts, and remembers the result: while the
 bucket is known to be empty, it is not read.  A service that is called many times a second also
@@ -217,18 +215,3 @@ def _planned(
     begin = rate.at(now + later)
     end = rate.at(now) + rate.span
     return Draw(rate, queue.updated_at, rate.length(count + more), begin, end), count
-
-
-class Limiting(ServicePart):
-    """The limits that a queue may have: of its tasks in flight, of its rate, of its groups."""
-
-    def forget(self, queue: str) -> None:
-        """Drop everything kept of the limits of a queue that is deleted."""
-        self.service.tokens.forget(queue)
-        self.service.slots.forget(queue)
-
-
-def limited(queue: Queue) -> bool:
-    """Return whether *queue* has limits."""
-    dequeuing = queue.settings.dequeuing_settings
-    return dequeuing.max_inflight_tasks > 0 or dequeuing.rate_limiting is not None

@@ -151,17 +151,17 @@ class Slots(ServicePart):
                 return False
         return True
 
-    def ended(self, changes: Sequence[Change], outcomes: Sequence[Outcome]) -> None:
-        """Free the places of the deliveries that *changes* have ended.
+    def ended(self, changes: Sequence[tuple[Change, Task]]) -> None:
+        """Free the places of the deliveries of tasks that *changes* have ended.
 
         Nothing depends on it: of a place that is not freed here, a later look tells that it is.
         """
         over: dict[tuple[str, int], list[str]] = {}
-        for change, outcome in zip(changes, outcomes, strict=True):
-            reservation = Reservation.of(outcome.task) if isinstance(outcome, Done) else None
+        for change, task in changes:
+            reservation = Reservation.of(task)
             if reservation is not None and change.leaves is not None:
                 # What is done may have been done before: the task may be in flight once more.
-                by_now = None if change.gone and change.allowed(outcome.task) else outcome.task
+                by_now = None if change.gone and change.allowed(task) else task
                 if reservation.standing(by_now, change.leaves) is ReservationStanding.OVER:
                     over.setdefault((change.leaves, reservation.pool), []).append(reservation.text)
         for (queue, pool), texts in over.items():

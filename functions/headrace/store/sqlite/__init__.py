@@ -2,22 +2,23 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
+from typing import Final
 
 from headrace.store.base import Store
 from headrace.store.sqlite.arrivals import ArrivalNumbers
+from headrace.store.sqlite.commits import Log
 from headrace.store.sqlite.connections import MEMORY
 from headrace.store.sqlite.control import Control, Matches
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
-from headrace.store.sqlite.log import Log, LoggedWrites
+from headrace.store.sqlite.log import LoggedWrites
 from headrace.store.sqlite.tasks import TaskTable
 from headrace.store.sqlite.upkeep import FileUpkeep
 
 __all__ = ["SqliteStore"]
 
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+_UTC_NOW: Final = partial(datetime.now, UTC)
 
 
 class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
@@ -30,7 +31,7 @@ class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
         self,
         path: str = MEMORY,
         *,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = _UTC_NOW,
         keeps: Callable[[str], bool] = lambda _queue: False,
     ) -> None:
         """*keeps* returns whether the log of writes contains the payloads of a queue."""

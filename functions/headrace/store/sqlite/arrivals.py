@@ -2,26 +2,35 @@
 
 Each commit of a waiting task increments the number of its queue, and notifies the waiting calls of
 the same process.  For commits of other processes, one of the waiting calls polls
-``PRAGMA data_version``: at regular times, and when the file is touched (see ``touches``).
+``PRAGMA data_version``: at regular times, and when the file is touched.
+
+A process that has committed sets the times of the file.  On Linux, inotify reports that to the
+waiting processes.  No process opens the file for it: closing the file would release SQLite's locks.
 
 A waiting call may park its claim: the transaction of this process that makes a task due then runs
 the claim.  So the lease needs no separate commit and sync, and no other call reads the task first.
 """
 
+import ctypes
+import errno
+import os
+import select
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from threading import Condition, Lock
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.times import micros_of
 from headrace.store.base import Claim
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.touches import TouchWatch, touch
 
 _POLL_SECONDS: Final = 0.002
 """The pause between two polls for commits of other processes, without a watch for touches."""
@@ -37,6 +46,78 @@ _ARRIVED: Final = (
 
 Arrived: TypeAlias = dict[str, dict[str, int]]
 """Ids of new waiting tasks by queue, each with the microsecond at which it becomes due."""
+
+
+# ------------------------------------------------------------------------------ touches of the file
+
+_ATTRIBUTES: Final = 0x4  # IN_ATTRIB: the times of a file, among others
+_BYTES: Final = 4096  # more than the events that can be pending
+
+
+def touch(path: Path) -> None:
+    """Notify the watches of the file at *path*; without the right to do so, nothing happens."""
+    try:
+        os.utime(path)
+    except OSError as error:
+        if error.errno is None:  # a TimeoutError that interrupts this thread
+            raise
+
+
+class TouchWatch:
+    """Watches one file.  Raises OSError if the platform cannot watch it."""
+
+    def __init__(self, path: Path) -> None:
+        self._files: list[int] = []
+        if sys.platform != "linux":
+            raise OSError(errno.ENOSYS, "inotify needs Linux")
+        start, add = _inotify()
+        for opened in (start, lambda: os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)):
+            self._files.append(opened())
+        self._touched, self._woken = self._files
+        add(self._touched, os.fsencode(path), _ATTRIBUTES)
+        self._poll = select.poll()
+        for file in self._files:
+            self._poll.register(file, select.POLLIN)
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a touch or wake() since the last wait, for at most *seconds*."""
+        for file, _ in self._poll.poll(seconds * 1000):
+            with suppress(BlockingIOError):
+                os.read(file, _BYTES)
+
+    def wake(self) -> None:
+        """End the current wait, or the next one."""
+        os.write(self._woken, (1).to_bytes(8, sys.byteorder))
+
+    def __del__(self) -> None:
+        for file in self._files:
+            os.close(file)
+
+
+def _inotify() -> tuple[Callable[[], int], Callable[..., int]]:
+    """Return two functions: one opens a non-blocking inotify, the other adds a file to it."""
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def function_of(name: str) -> Callable[..., int]:
+        try:
+            function: Any = getattr(library, name)
+        except AttributeError as error:
+            raise OSError(errno.ENOSYS, str(error)) from error
+
+        def call(*arguments: object) -> int:
+            result: int = function(*arguments)
+            if result < 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+            return result
+
+        return call
+
+    start = function_of("inotify_init1")
+    return lambda: start(os.O_NONBLOCK | os.O_CLOEXEC), function_of("inotify_add_watch")
+
+
+# ----------------------------------------------------------------------------------------- arrivals
 
 
 @dataclass(slots=True, eq=False)

@@ -1,18 +1,22 @@
-"""Changes of tasks and patches of control items, checked and written within a transaction."""
+"""Changes of tasks with their log, and patches of control items, within a transaction."""
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
+
+import msgspec
 
 from headrace.domain import cost
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused, refused
+from headrace.domain.limits import utf8_bytes
 from headrace.domain.patch import EXPIRES, Fields, Patch, Patched, Value, number
 from headrace.domain.task import LIVE, State, Task
+from headrace.domain.times import micros_of
 from headrace.store.keys import BODY
 from headrace.store.sqlite.arrivals import Arrived
-from headrace.store.sqlite.log import Line, Log
 from headrace.store.sqlite.rows import (
     COLUMNS,
     Row,
@@ -36,6 +40,41 @@ _REPLACING: Final = (
     " retained_until=excluded.retained_until, due_at=excluded.due_at, rest=excluded.rest,"
     " payload=excluded.payload"
 )
+
+
+Line = tuple[Any, ...]
+_INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Writes the log of writes, kept until the recorder has read it.
+
+    A line holds the task before and after the write, as rows without their payloads but with the
+    sizes of these.  ``keeps`` says for which queues the log keeps new payloads.
+    """
+
+    now: Callable[[], datetime]
+    keeps: Callable[[str], bool] = lambda _queue: False
+
+    def line(self, old: Row | None, new: Row | None, *, forgotten: bool = False) -> Line:
+        """Return the line of a write; write() adds the time."""
+        payload = None
+        if new is not None and (old is None or old[-1] != new[-1]) and new[1] is not None:
+            payload = new[-1] if self.keeps(new[1]) else None
+        return (forgotten, _side(old), _side(new), payload)
+
+    def write(self, db: sqlite3.Connection, lines: Sequence[Line]) -> None:
+        """Write *lines*, within a transaction."""
+        at = micros_of(self.now())
+        insert(db, _INTO_LOG, [(at, *line) for line in lines])
+
+
+def _side(row: Row | None) -> str | None:
+    if row is None:
+        return None
+    return _encode((*row[:-1], utf8_bytes(row[-1] or ""))).decode()
 
 
 @dataclass(slots=True)

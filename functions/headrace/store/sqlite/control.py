@@ -10,9 +10,8 @@ from headrace.domain.indexing import FIELD_LENGTH, TERM_LENGTH, Match
 from headrace.domain.patch import ControlItem, Fields, Patch, Patched
 from headrace.store.call_scope import charge
 from headrace.store.sqlite.arrivals import ArrivalNumbers
-from headrace.store.sqlite.commits import ITEM, Commit, item_at, item_fields, make_patch
+from headrace.store.sqlite.commits import ITEM, Commit, Log, item_at, item_fields, make_patch
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.rows import control_bytes, read_rows
 
 

@@ -1,52 +1,19 @@
-"""The log of writes, kept until the recorder has read it.
+"""The log of writes, as the recorder reads and trims it; ``commits`` writes it."""
 
-A line holds the task before and after the write, as rows without their payloads but with the
-sizes of these.
-"""
-
-import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from headrace.domain.limits import utf8_bytes
 from headrace.domain.task import Task
-from headrace.domain.times import micros_of
 from headrace.domain.transitions import TaskWrite
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.rows import Row, insert, task_of
+from headrace.store.sqlite.rows import task_of
 
-Line = tuple[Any, ...]
-_INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
-_encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(list).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
-    """Writes lines; ``keeps`` says for which queues the log keeps new payloads."""
-
-    now: Callable[[], datetime]
-    keeps: Callable[[str], bool] = lambda _queue: False
-
-    def line(self, old: Row | None, new: Row | None, *, forgotten: bool = False) -> Line:
-        """Return the line of a write; write() adds the time."""
-        payload = None
-        if new is not None and (old is None or old[-1] != new[-1]) and new[1] is not None:
-            payload = new[-1] if self.keeps(new[1]) else None
-        return (forgotten, _side(old), _side(new), payload)
-
-    def write(self, db: sqlite3.Connection, lines: Sequence[Line]) -> None:
-        """Write *lines*, within a transaction."""
-        at = micros_of(self.now())
-        insert(db, _INTO_LOG, [(at, *line) for line in lines])
-
-
 class LoggedWrites:
-    """The log of writes, as the recorder reads it."""
+    """Implements the part of ``headrace.store.base.Store`` that is about the log of writes."""
 
     _db: Database
 
@@ -102,9 +69,3 @@ class _SideReader:
             if payload is None:
                 self._known[side] = found
         return found
-
-
-def _side(row: Row | None) -> str | None:
-    if row is None:
-        return None
-    return _encode((*row[:-1], utf8_bytes(row[-1] or ""))).decode()

@@ -32,10 +32,9 @@ from headrace.store.base import (
 from headrace.store.call_scope import charge
 from headrace.store.items import EVER, SECONDS, Between, Item, to_item
 from headrace.store.sqlite.arrivals import ArrivalNumbers, ClaimRun
-from headrace.store.sqlite.commits import Commit, MadeChanges, make_patch
+from headrace.store.sqlite.commits import Commit, Log, MadeChanges, make_patch
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.ends import TaskEnds
-from headrace.store.sqlite.log import Log
 from headrace.store.sqlite.rows import (
     Row,
     counted_bytes,

@@ -12,9 +12,10 @@ from typing import Final
 
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.domain.times import micros_of
+from headrace.store.sqlite.commits import Log
+from headrace.store.sqlite.connections import errors
 from headrace.store.sqlite.database import Database
-from headrace.store.sqlite.file import Unusable, errors
-from headrace.store.sqlite.log import Log
+from headrace.store.sqlite.file import Unusable
 from headrace.store.sqlite.rows import COLUMNS
 
 _PAGES_AT_A_TIME: Final = 2_000  # of a backup, between two looks at signals

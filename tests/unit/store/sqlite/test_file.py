@@ -16,7 +16,8 @@ from headrace.domain.errors import Unavailable
 from headrace.local.folder import temporary_folder
 from headrace.store.base import Record
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.file import Unusable, errors, file_system, refuse_network
+from headrace.store.sqlite.connections import errors
+from headrace.store.sqlite.file import Unusable, file_system, refuse_network
 from headrace.store.sqlite.schema import VERSION, check_library
 from tests.forked import in_children
 

@@ -16,7 +16,7 @@ from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import FINISHED
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.touches import TouchWatch, touch
+from headrace.store.sqlite.arrivals import TouchWatch, touch
 from tests.forked import in_children
 
 LONG = 20.0  # seconds: a call that is woken never waits so long

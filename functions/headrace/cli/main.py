@@ -15,8 +15,6 @@ from headrace.domain.escaping import escape_unseen
 
 _NO_QUEUE: Final = re.compile(r"there is no queue ([\w.-]+)", re.ASCII)
 _ELSEWHERE: Final = {
-    "dequeue": "deliveries",
-    "report": "deliveries",
     "work": "workers",
     "worker": "workers",
     "stats": "watching",
@@ -36,11 +34,8 @@ COMMANDS: Final = {
         "run": "Start a service on this machine.",
         "smoke": "Follow one task through a deployment, and clean up.",
         "doctor": "Check key, clock, service and queues, with advice.",
-        "plan": "Reckon shards, units and monthly cost of a load.",
         "queue": "Create, show, edit, pause, purge and delete queues.",
         "enqueue": "Put tasks into a queue.",
-        "dequeue": "Take due tasks from queues, each under a lease.",
-        "report": "Report on a task that `headrace dequeue` took.",
         "work": "Run an app's worker, until Ctrl-C or SIGTERM.",
         "task": "Look at tasks, and run, restart, move or delete them.",
         "batch": "Look at batches and workflows; close, cancel and forget them.",
@@ -55,6 +50,7 @@ COMMANDS: Final = {
         "outbox": "Relay tasks from your own database, and look after them.",
         "timers": "Run the timers of a service that is a file.",
         "backup": "Copy a service that is a file, while it is used.",
+        "api": "Send one request to the API.",
         "station": "Run stations of a pipeline on Spark.",
         "lake": "Keep, prove and replay the history of all tasks.",
     }.items()

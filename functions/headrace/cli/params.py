@@ -5,7 +5,6 @@ says what would be understood.
 """
 
 import json
-import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,26 +17,8 @@ import click
 from headrace.domain import times
 from headrace.domain.task import Priority
 
-_PER: Final = {
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86_400.0,
-    "w": 604_800.0,
-}
-_SIZES: Final = {
-    "": 1,
-    "b": 1,
-    "k": 1000,
-    "kb": 1000,
-    "kib": 1024,
-    "m": 1_000_000,
-    "mb": 1_000_000,
-    "mib": 1_048_576,
-}
 LOOPBACK: Final = "127.0.0.1"
 _LAST_PORT: Final = 65_535
-_NUMBER: Final = r"(\d+(?:\.\d*)?(?:e\d+)?)"
 _AGO: Final = re.compile(r"([+-])(\S+)")
 
 
@@ -47,16 +28,6 @@ def seconds(text: str | float) -> float:
         return times.read_duration(str(text))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
-
-
-def per_second(text: str | float) -> float:
-    """Read a rate: `50/s`, `3000/m`, `1e6/d`; a plain number is per second."""
-    number, _, unit = str(text).strip().lower().partition("/")
-    found = re.fullmatch(_NUMBER, number.strip())
-    unit = unit.strip() or "s"
-    if found is None or unit not in _PER:
-        raise click.BadParameter(f"{text!r} is no rate such as 50/s, 3000/m, 10/h or 1e6/d")
-    return float(found[1]) / _PER[unit]
 
 
 def rate_limit(text: str) -> dict[str, Any]:
@@ -96,14 +67,6 @@ def groups(text: str) -> dict[str, Any]:
         if not (is_one and key):
             raise click.BadParameter(f"{part!r} is no weight such as acme=4")
     return {"mode": mode.lower(), "weights": weights}
-
-
-def size_bytes(text: str | int) -> int:
-    """Read a size: `300`, `4KB`, `64KiB`, `1MB`; a plain number is bytes."""
-    found = re.fullmatch(_NUMBER + r"\s*([a-z]*)", str(text).strip().lower())
-    if found is None or found[2] not in _SIZES:
-        raise click.BadParameter(f"{text!r} is no size such as 300, 4KB or 64KiB")
-    return math.ceil(float(found[1]) * _SIZES[found[2]])
 
 
 def instant(text: str | datetime) -> datetime:

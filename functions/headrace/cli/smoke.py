@@ -120,11 +120,11 @@ class Smoke:
     def list_tasks(self) -> str:
         """List tasks by tag, from the index."""
 
-        def look() -> str | None:
-            found = [task.id for task in self.client.list_tasks(self.queue, tags={"smoke": "yes"})]
-            return _expect(found, [self.task_id]) if found else None
+        def look() -> list[str] | None:
+            tasks = self.client.list_tasks(self.queue, tags={"smoke": "yes"})
+            return [task.id for task in tasks] or None
 
-        self.until(look, "task in the list")
+        _expect(self.until(look, "task in the list"), [self.task_id])
         return "1 task with its tag"
 
     def dequeue(self) -> str:

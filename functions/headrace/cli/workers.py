@@ -20,7 +20,6 @@ from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.outbox import relaying
 from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
-from headrace.cli.reload import work_again
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.wire.service import WorkerSeen
@@ -121,11 +120,6 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
     metavar="URL",
     help="Relay the outbox in this database too; - is HEADRACE_OUTBOX.",
 )
-@click.option(
-    "--reload",
-    is_flag=True,
-    help="For development: begin anew when a Python file here changes; needs headrace[reload].",
-)
 @click.option("--app-version", default="", metavar="TEXT", help="Of your program, for operators.")
 @click.pass_obj
 def work_command(
@@ -137,7 +131,6 @@ def work_command(
     burst: bool,
     prometheus: tuple[str, int] | None,
     outbox: str | None,
-    reload: bool,
     app_version: str,
     **given: Any,
 ) -> int:
@@ -152,10 +145,6 @@ def work_command(
 
     if given["prune"] and not given["sync"]:
         raise click.UsageError("--prune needs --sync")
-    if reload and burst:
-        raise click.UsageError("--burst ends and --reload goes on: say one of them")
-    if reload:
-        return work_again(session.note)
     chosen = _queues(queues, strict=given["strict"])
     named = bool(session.url or session.key or session.key_file)
     # Tasks that enqueue others, and child processes, find the service where the worker does,

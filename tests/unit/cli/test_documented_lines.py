@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 import pytest
 
-from headrace import NewTask
+from headrace import NewTask, Report
 from headrace.cli.commands import CliGroup
 from headrace.cli.main import main
 from headrace.cli.session import CliSession, Exit
@@ -33,7 +33,6 @@ ELSEWHERE: Final = {
     "lake backfill": "tests/pipeline/test_command.py",
     "lake proof": "tests/pipeline/test_command.py",
     "lake replay": "tests/pipeline/test_command.py",
-    "work --reload": "tests/unit/cli/test_reload.py",
     "work --outbox django:": "tests/unit/outbox/test_django.py",
     "enqueue --payload-file": "tests/functional/test_local_uploads.py",
     "queue create --target-lambda": "tests/unit/cli/test_target.py",
@@ -42,7 +41,7 @@ ELSEWHERE: Final = {
 """Commands that need another process, Spark or Django, or never end: the test that runs them."""
 
 VALUES: Final = {
-    "BYTES": "300",
+    "BODY": "{}",
     "INSTANT": "2026-11-21T08:00:00Z",
     "MODULE:APP": "shop.tasks:app",
     "N": "5",
@@ -52,13 +51,14 @@ VALUES: Final = {
     "ROLE": "producer",
     "SHELL": "bash",
     "STATE": "DEAD",
-    "STATUS": "succeeded",
+    "METHOD": "POST",
+    "PATH": "/v1/leases",
     "TIME": "5m",
     "path=value": "shards=2",
 }
 """What stands for the words in capitals of a line."""
 
-FILES: Final = {"--file": "tasks.ndjson", "--audit": "since.ndjson"}
+FILES: Final = {"--file": "tasks.ndjson"}
 MODULES: Final = ("app", "jobs", "mail", "module", "shop/__init__", "shop/tasks")
 APP: Final = """
 from headrace import App
@@ -107,19 +107,17 @@ class World:
             if name not in known:
                 self.service.client.create_queue(name)
 
-    def make_task(self, name: str, queue: str, verb: str) -> str | None:
-        """Make a task that *verb* applies to.  Return its lease, if a worker has it."""
+    def make_task(self, name: str, queue: str, verb: str) -> None:
+        """Make a task that *verb* applies to."""
         client = self.service.client
         client.enqueue(queue, {}, id=name, delay_in_seconds=60 if verb == "run" else None)
-        if verb not in ("restart", "wait", "report"):
-            return None
+        if verb not in ("restart", "wait"):
+            return
         self.service.clock.forward(1)
         (task,) = client.dequeue(queue).tasks
-        assert task.lease is not None
-        outcome = {"restart": ["failed", "--not-retryable"], "wait": ["succeeded"]}.get(verb)
-        if outcome:
-            self.json("report", queue, name, *outcome, "--lease", task.lease.id)
-        return task.lease.id
+        dead = verb == "restart"
+        report = Report.on(task, "FAILED" if dead else "SUCCEEDED", retryable=not dead)
+        client.report(queue, [report])
 
     def make_id(self, noun: str, verb: str) -> str:
         """Make an action, an undo or a key that *verb* applies to, and return its id."""
@@ -164,14 +162,11 @@ class World:
             self.json("queue", "edit", queue, "--target-url", "https://example.com/tasks")
 
     def more_words(self, path: list[str], params: dict[str, Any]) -> list[str]:
-        """Make the outbox and the lease of a line.  Return the words that make the line end."""
+        """Make the outbox of a line.  Return the words that make the line end."""
         if params.get("outbox") or (path[0] == "outbox" and path[-1] != "create"):
             self.make_outbox(*params.get("ids", ()))
         if path in (["work"], ["outbox", "relay"]) and not params["burst"]:
             return ["--burst"]
-        if path == ["report"] and not params["lease"]:
-            lease = self.make_task(params["task"], params["queue"], "report")
-            return ["--lease", str(lease)]
         return []
 
 
@@ -201,7 +196,7 @@ def option_names(command: click.Command) -> set[str]:
 
 
 def is_shortened(command: click.Command, path: list[str], given: list[str]) -> bool:
-    """Tell whether a line leaves out what its command needs, as in `headrace work --reload`."""
+    """Tell whether a line leaves out what its command needs, as in `headrace work --burst`."""
     if isinstance(command, CliGroup) or any("…" in word or "$" in word for word in given):
         return True
     if path in (["task", "restart"], ["task", "cancel"]) and not given:
@@ -276,7 +271,6 @@ def world_in(folder: Path) -> Iterator[World]:
         path.write_text(APP)
     (folder / "film.bin").write_bytes(b"film")
     (folder / "tasks.ndjson").write_text("{}\n")
-    (folder / "since.ndjson").write_text("")
     with pytest.MonkeyPatch.context() as patch, MemoryService() as service:
         patch.chdir(folder)
         patch.setattr(sys, "path", sys.path[:])

@@ -18,8 +18,6 @@ from headrace.cli import output, params
         (params.seconds, "1h30m", 5400),
         (params.listening, "9000", ("127.0.0.1", 9000)),
         (params.listening, "[::1]:80", ("::1", 80)),
-        (params.per_second, "3000/m", 50),
-        (params.size_bytes, "64kib", 65_536),
         (params.instant, "2026-11-21T09:00:00+01:00", datetime(2026, 11, 21, 8, tzinfo=UTC)),
         (params.day, "2026-11-21", date(2026, 11, 21)),
         (params.assignment, "a.b=x y", (("a", "b"), "x y")),

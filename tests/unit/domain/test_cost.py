@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks import bill
 from headrace.domain import cost
-from headrace.domain.cost import Load
 
 
 def test_the_life_of_a_small_task_is_eight_writes() -> None:
@@ -37,13 +37,15 @@ def test_an_item_is_rounded_up_to_whole_kilobytes(payload: int, units: int) -> N
 def test_a_shard_carries_five_hundred_deliveries_a_second(
     rate: float, retries: float, shards: int
 ) -> None:
-    assert cost.shards_for(rate, retries=retries) == shards
+    assert bill.shards_for(rate, retries=retries) == shards
 
 
 def test_a_payload_over_the_bound_costs_its_objects_and_the_units_of_a_small_task() -> None:
-    large = cost.bill(Load(rate=10, payload_bytes=200_000, batch=1, retries=0.5))
-    small = cost.bill(Load(rate=10, payload_bytes=300, batch=1, retries=0.5))
-    inside = cost.bill(Load(rate=10, payload_bytes=200_000, batch=1, retries=0.5, offload_bytes=0))
+    large = bill.bill(bill.Load(rate=10, payload_bytes=200_000, batch=1, retries=0.5))
+    small = bill.bill(bill.Load(rate=10, payload_bytes=300, batch=1, retries=0.5))
+    inside = bill.bill(
+        bill.Load(rate=10, payload_bytes=200_000, batch=1, retries=0.5, offload_bytes=0)
+    )
 
     assert large.units == small.units
     of_s3 = {line.name: line.usd for line in large.lines if line.name.startswith("S3")}

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from headrace.domain import cost
+from benchmarks import bill
 from headrace.local.tables import Template
 from infra import PROJECT_ROOT
 
@@ -17,14 +17,14 @@ GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
 
 
-def a_million(batch: int = 25, payload: int = 424) -> cost.Bill:
-    rate = 1e6 / cost.MONTH_SECONDS
-    return cost.bill(cost.Load(rate, payload, history_seconds=86_400, batch=batch))
+def a_million(batch: int = 25, payload: int = 424) -> bill.Bill:
+    rate = 1e6 / bill.MONTH_SECONDS
+    return bill.bill(bill.Load(rate, payload, history_seconds=86_400, batch=batch))
 
 
 def over_tables(batch: int) -> float:
     """Return what a million tasks cost programs that use the tables themselves."""
-    return cost.bill(a_million(batch).load, over_tables=True).usd
+    return bill.bill(a_million(batch).load, over_tables=True).usd
 
 
 def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
@@ -54,7 +54,7 @@ def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
             a_million(payload=424 + 1024).usd - a_million().usd - 0.0085,  # it is stored, too
         ),
         ("a million tasks cost them ", over_tables(batch=25)),
-        ("A worker that waits adds ", cost.idle_worker_usd()),
+        ("A worker that waits adds ", bill.idle_worker_usd()),
     ],
 )
 def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:

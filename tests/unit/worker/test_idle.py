@@ -12,9 +12,9 @@ from typing import Final
 import httpx2 as httpx
 import pytest
 
+from benchmarks import bill
 from headrace.client.app.app import App
 from headrace.client.worker.worker import Worker
-from headrace.domain import cost
 from headrace.testing import MemoryService
 
 _A_MOMENT: Final = 0.001  # by which a thread wakes late
@@ -68,5 +68,5 @@ def test_an_idle_worker_asks_for_all_its_queues_in_one_call() -> None:
     requested = idle.requests["POST /v1/dequeue"]
     signs = idle.requests["PUT /v1/workers/idle"]
     assert idle.requests.total() == requested + signs
-    assert seconds / requested == pytest.approx(cost.IDLE_POLL_SECONDS, rel=0.15)
-    assert seconds / signs == pytest.approx(cost.WORKER_HEARTBEAT_SECONDS, rel=0.15)
+    assert seconds / requested == pytest.approx(bill.IDLE_POLL_SECONDS, rel=0.15)
+    assert seconds / signs == pytest.approx(bill.WORKER_HEARTBEAT_SECONDS, rel=0.15)

@@ -91,7 +91,7 @@ class ReplaySelection:
     @property
     def usd(self) -> float:
         """The cost of the writes."""
-        return self.write_units * cost.Prices().write / 1e6
+        return self.write_units * cost.WRITE_USD
 
 
 @dataclass(slots=True)

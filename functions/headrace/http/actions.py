@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 routes: Final = Routes("Actions")
 
 ActionInPath: TypeAlias = Annotated[str, Field(description="The id of the action.")]
-_SHOWN: Final = "The state of the action."
 
 
 class ActionBody(RequestBody):
@@ -111,14 +110,7 @@ def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "POST",
-    "/v1/actions",
-    Permission.OPERATE,
-    status=202,
-    answer="The action has started.",
-    examples=BEGIN,
-)
+@routes.add("POST", "/v1/actions", Permission.OPERATE, status=202, examples=BEGIN)
 def begin_action(body: ActionBody) -> action_wire.ActionSeen:
     """Start an action on many tasks.
 
@@ -138,13 +130,7 @@ def begin_action(body: ActionBody) -> action_wire.ActionSeen:
     return action_answer(run)
 
 
-@routes.add(
-    "GET",
-    "/v1/actions",
-    Permission.OPERATE,
-    answer="A page of actions.",
-    description=keys_of(ACTIONS),
-)
+@routes.add("GET", "/v1/actions", Permission.OPERATE, description=keys_of(ACTIONS))
 def list_actions(
     queue: Annotated[
         str | None, Field(max_length=128, description="Only actions on this queue.")
@@ -169,14 +155,14 @@ def list_actions(
     return action_wire.Actions(actions=shown, cursor=page.cursor)
 
 
-@routes.add("GET", "/v1/actions/{id}", Permission.OPERATE, answer=_SHOWN)
+@routes.add("GET", "/v1/actions/{id}", Permission.OPERATE)
 def get_action(id: ActionInPath) -> action_wire.ActionSeen:
     """Show the progress of an action."""
     run = visibility.action(current_service().actions, principal(), id)
     return action_answer(run)
 
 
-@routes.add("POST", "/v1/actions/{id}/pause", Permission.OPERATE, answer=_SHOWN)
+@routes.add("POST", "/v1/actions/{id}/pause", Permission.OPERATE)
 def pause_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
     """Pause an action.
 
@@ -186,7 +172,7 @@ def pause_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Actio
     return _turned(id, "pause")
 
 
-@routes.add("POST", "/v1/actions/{id}/resume", Permission.OPERATE, answer=_SHOWN)
+@routes.add("POST", "/v1/actions/{id}/resume", Permission.OPERATE)
 def resume_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
     """Resume an action.
 
@@ -195,7 +181,7 @@ def resume_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
     return _turned(id, "resume")
 
 
-@routes.add("POST", "/v1/actions/{id}/cancel", Permission.OPERATE, answer=_SHOWN)
+@routes.add("POST", "/v1/actions/{id}/cancel", Permission.OPERATE)
 def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.ActionSeen:
     """Cancel an action.
 
@@ -250,9 +236,7 @@ _FILTER_INSTANTS: Final = ("scheduled_after", "scheduled_before", "expires_at")
 # ------------------------------------------------------------------------------------------- routes
 
 
-@audit_routes.add(
-    "GET", "/v1/audit", Permission.OPERATE, answer="A page of entries.", description=keys_of(AUDIT)
-)
+@audit_routes.add("GET", "/v1/audit", Permission.OPERATE, description=keys_of(AUDIT))
 def list_audit(
     queue: Annotated[
         str | None, Field(max_length=128, description="Only changes in this queue.")

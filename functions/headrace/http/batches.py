@@ -24,7 +24,7 @@ from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_o
 from headrace.http.queue_bodies import RECOUNT, RecountBody
 from headrace.http.reports import QueuedEntry
 from headrace.http.request import Reply, principal
-from headrace.http.routing import Answered, Routes
+from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import BATCHES
 from headrace.ops.tasks.steps import BatchStep, steps_of
@@ -184,12 +184,10 @@ def _step_answer(step: BatchStep, now: datetime) -> batch_wire.BatchStep:
     "/v1/batches",
     Permission.ENQUEUE,
     status=201,
-    answer="The batch.",
-    schema="Batch",
     also={200: "The batch existed already."},
     examples=CREATE_BATCH,
 )
-def create_batch(body: CreateBatchBody | None = None) -> Answered:
+def create_batch(body: CreateBatchBody | None = None) -> batch_wire.BatchSeen | Reply:
     """Create a batch.
 
     Tasks join it by `batches` when they are enqueued or spawned. The service enqueues each callback
@@ -207,9 +205,7 @@ def create_batch(body: CreateBatchBody | None = None) -> Answered:
     return Reply(batch_answer(made.batch), 201 if made.new else 200)
 
 
-@routes.add(
-    "GET", "/v1/batches", Permission.READ, answer="A page of batches.", description=keys_of(BATCHES)
-)
+@routes.add("GET", "/v1/batches", Permission.READ, description=keys_of(BATCHES))
 def list_batches(
     prefix: Annotated[str, Field(description="Only ids with this prefix.", max_length=64)] = "",
     parts: Annotated[
@@ -238,15 +234,13 @@ def list_batches(
     return batch_wire.Batches(batches=shown, cursor=page.cursor)
 
 
-@routes.add("GET", "/v1/batches/{id}", Permission.READ, answer="The batch.")
+@routes.add("GET", "/v1/batches/{id}", Permission.READ)
 def get_batch(id: BatchInPath) -> batch_wire.BatchSeen:
     """Show a batch."""
     return batch_answer(_own(id))
 
 
-@routes.add(
-    "POST", "/v1/batches/{id}/close", Permission.ENQUEUE, answer="The batch.", examples=CLOSE_BATCH
-)
+@routes.add("POST", "/v1/batches/{id}/close", Permission.ENQUEUE, examples=CLOSE_BATCH)
 def close_batch(id: BatchInPath, body: CloseBatchBody) -> batch_wire.BatchSeen:
     """Set the number of members of a batch.
 
@@ -257,13 +251,7 @@ def close_batch(id: BatchInPath, body: CloseBatchBody) -> batch_wire.BatchSeen:
     return batch_answer(current_service().task_batches.close(_own(id).id, body.total))
 
 
-@routes.add(
-    "GET",
-    "/v1/batches/{id}/results",
-    Permission.READ,
-    Permission.DETAILS,
-    answer="The members.",
-)
+@routes.add("GET", "/v1/batches/{id}/results", Permission.READ, Permission.DETAILS)
 def batch_results(id: BatchInPath, cursor: Cursor = None) -> batch_wire.BatchResults:
     """Show the results of the members.
 
@@ -289,7 +277,7 @@ def batch_results(id: BatchInPath, cursor: Cursor = None) -> batch_wire.BatchRes
     return batch_wire.BatchResults(results=shown, truncated=truncated, cursor=page.cursor)
 
 
-@routes.add("GET", "/v1/batches/{id}/steps", Permission.READ, answer="The steps.")
+@routes.add("GET", "/v1/batches/{id}/steps", Permission.READ)
 def batch_steps(id: BatchInPath) -> batch_wire.BatchSteps:
     """Show the steps of a workflow.
 
@@ -305,13 +293,7 @@ def batch_steps(id: BatchInPath) -> batch_wire.BatchSteps:
     )
 
 
-@routes.add(
-    "POST",
-    "/v1/batches/{id}/cancel",
-    Permission.CANCEL,
-    answer="The number of cancelled members.",
-    examples=RECOUNT,
-)
+@routes.add("POST", "/v1/batches/{id}/cancel", Permission.CANCEL, examples=RECOUNT)
 def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.CancelledBatch:
     """Cancel a batch with its members, or a workflow with its steps.
 
@@ -325,9 +307,7 @@ def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire
     return batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor)
 
 
-@routes.add(
-    "POST", "/v1/batches/{id}/recount", Permission.OPERATE, answer="The progress.", examples=RECOUNT
-)
+@routes.add("POST", "/v1/batches/{id}/recount", Permission.OPERATE, examples=RECOUNT)
 def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.BatchRecount:
     """Recount the members of a batch and correct its numbers.
 
@@ -348,9 +328,7 @@ def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wir
     )
 
 
-@routes.add(
-    "DELETE", "/v1/batches/{id}", Permission.ENQUEUE, status=204, answer="The batch is deleted."
-)
+@routes.add("DELETE", "/v1/batches/{id}", Permission.ENQUEUE, status=204)
 def delete_batch(id: BatchInPath) -> None:
     """Delete a batch and its callbacks.
 

@@ -36,7 +36,6 @@ _HOW: Final = (
     "If the answer to a filter has a `cursor`, more tasks may follow: send the same filter with "
     "the cursor to continue."
 )
-_DONE: Final = "The number of tasks, and the outcome of each."
 
 
 class BulkBody(RequestBody):
@@ -161,7 +160,6 @@ def bulk_answer(answer: "BulkAnswer") -> task_wire.Bulk:
     "POST",
     "/v1/queues/{queue}/tasks/delete",
     Permission.OPERATE,
-    answer=_DONE,
     description=_HOW,
     examples=DELETE_TASKS,
 )
@@ -181,7 +179,7 @@ def delete_tasks(queue: QueueInPath, body: DeleteBody) -> task_wire.Bulk:
     )
 
 
-@routes.add("POST", "/v1/undos/{id}", Permission.OPERATE, answer=_DONE, examples=UNDO)
+@routes.add("POST", "/v1/undos/{id}", Permission.OPERATE, examples=UNDO)
 def undo(
     id: Annotated[str, Field(description="The undo id of the deletion's answer.")],
     body: UndoBody | None = None,
@@ -204,7 +202,6 @@ def undo(
     "POST",
     "/v1/queues/{queue}/tasks/restart",
     Permission.OPERATE,
-    answer=_DONE,
     description=_HOW,
     examples=RESTART_TASKS,
 )
@@ -217,12 +214,7 @@ def restart_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
 
 
 @routes.add(
-    "POST",
-    "/v1/queues/{queue}/tasks/run",
-    Permission.OPERATE,
-    answer=_DONE,
-    description=_HOW,
-    examples=RUN_TASKS,
+    "POST", "/v1/queues/{queue}/tasks/run", Permission.OPERATE, description=_HOW, examples=RUN_TASKS
 )
 def run_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
     """Make waiting tasks due now.
@@ -236,7 +228,6 @@ def run_tasks(queue: QueueInPath, body: BulkBody) -> task_wire.Bulk:
     "POST",
     "/v1/queues/{queue}/tasks/move",
     Permission.OPERATE,
-    answer=_DONE,
     description=_HOW,
     examples=MOVE_TASKS,
 )
@@ -252,7 +243,6 @@ def move_tasks(queue: QueueInPath, body: MoveBody) -> task_wire.Bulk:
     "POST",
     "/v1/queues/{queue}/tasks/cancel",
     Permission.CANCEL,
-    answer=_DONE,
     description=_HOW,
     examples=CANCEL_TASKS,
 )

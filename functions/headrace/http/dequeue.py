@@ -23,7 +23,7 @@ from headrace.http.fields import (
 )
 from headrace.http.parameters import QueueInPath
 from headrace.http.request import Reply, principal, this_request
-from headrace.http.routing import Answered, Routes
+from headrace.http.routing import Routes
 from headrace.http.tasks import LEFT_MILLIS, lease_answer, seconds_to_wait, shown_members
 from headrace.ops.delivery.dequeue import Order
 from headrace.runtime.wiring import current_service
@@ -112,15 +112,8 @@ def dequeued_answer(found: "DequeueResult", *, max_retries: MaxRetries) -> task_
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/dequeue",
-    Permission.WORK,
-    answer="The tasks, each with its lease.",
-    schema="Dequeued",
-    examples=DEQUEUE,
-)
-def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> Answered:
+@routes.add("POST", "/v1/queues/{queue}/dequeue", Permission.WORK, examples=DEQUEUE)
+def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> task_wire.Dequeued | Reply:
     """Lease tasks that are due.
 
     An answer without tasks is a success: ask again after `poll_after_seconds`. If the key is
@@ -131,15 +124,8 @@ def dequeue(queue: QueueInPath, body: DequeueBody | None = None) -> Answered:
     return _leased(queue, body or DequeueBody())
 
 
-@routes.add(
-    "POST",
-    "/v1/dequeue",
-    Permission.WORK,
-    answer="The tasks, each with its lease.",
-    schema="Dequeued",
-    examples=DEQUEUE_MANY,
-)
-def dequeue_many(body: DequeueManyBody) -> Answered:
+@routes.add("POST", "/v1/dequeue", Permission.WORK, examples=DEQUEUE_MANY)
+def dequeue_many(body: DequeueManyBody) -> task_wire.Dequeued | Reply:
     """Lease tasks that are due in several queues.
 
     Works like a dequeue of one queue, in one call. Each task names its `queue`; report it to that
@@ -151,7 +137,7 @@ def dequeue_many(body: DequeueManyBody) -> Answered:
 
 def _leased(
     queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
-) -> Answered:
+) -> Reply:
     request, use, by = this_request(), current_service(), principal()
     context = request.context
     found = use.deliveries.dequeue(

@@ -307,13 +307,7 @@ def enqueued_answer(
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/tasks",
-    Permission.ENQUEUE,
-    answer="One result for each entry.",
-    examples=ENQUEUE,
-)
+@routes.add("POST", "/v1/queues/{queue}/tasks", Permission.ENQUEUE, examples=ENQUEUE)
 def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
     """Enqueue tasks.
 

@@ -93,14 +93,7 @@ def new_key_answer(made: IssuedKey) -> service_wire.NewKey:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "POST",
-    "/v1/keys",
-    Permission.ADMINISTER,
-    status=201,
-    answer="The key, with its secret.",
-    examples=CREATE_KEY,
-)
+@routes.add("POST", "/v1/keys", Permission.ADMINISTER, status=201, examples=CREATE_KEY)
 def create_key(body: CreateKeyBody) -> service_wire.NewKey:
     """Create a key.
 
@@ -114,9 +107,7 @@ def create_key(body: CreateKeyBody) -> service_wire.NewKey:
     return new_key_answer(made)
 
 
-@routes.add(
-    "GET", "/v1/keys", Permission.ADMINISTER, answer="A page of keys.", description=keys_of(KEYS)
-)
+@routes.add("GET", "/v1/keys", Permission.ADMINISTER, description=keys_of(KEYS))
 def list_keys(
     query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None
 ) -> service_wire.Keys:
@@ -131,7 +122,7 @@ def list_keys(
     return service_wire.Keys(keys=shown, cursor=page.cursor)
 
 
-@routes.add("GET", "/v1/keys/{id}", Permission.ADMINISTER, answer="The key.")
+@routes.add("GET", "/v1/keys/{id}", Permission.ADMINISTER)
 def get_key(id: Annotated[str, Field(description="The id of the key.")]) -> service_wire.KeyInFull:
     """Show a key, with the schedules and actions that it started.
 
@@ -151,13 +142,7 @@ def get_key(id: Annotated[str, Field(description="The id of the key.")]) -> serv
     )
 
 
-@routes.add(
-    "POST",
-    "/v1/keys/{id}/rotate",
-    Permission.ADMINISTER,
-    answer="The key, with its new secret.",
-    examples=ROTATE_KEY,
-)
+@routes.add("POST", "/v1/keys/{id}/rotate", Permission.ADMINISTER, examples=ROTATE_KEY)
 def rotate_key(
     id: Annotated[str, Field(description="The id of the key.")],
     body: RotateKeyBody | None = None,
@@ -173,9 +158,7 @@ def rotate_key(
     return new_key_answer(current_service().keys.rotate(principal(), id, overlap=overlap))
 
 
-@routes.add(
-    "DELETE", "/v1/keys/{id}", Permission.ADMINISTER, status=204, answer="The key is revoked."
-)
+@routes.add("DELETE", "/v1/keys/{id}", Permission.ADMINISTER, status=204)
 def revoke_key(id: Annotated[str, Field(description="The id of the key.")]) -> None:
     """Revoke a key.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from inspect import getdoc
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
@@ -144,11 +144,14 @@ def _responses(route: Route) -> Document:
     if route.responses is not None:
         return {str(status): {**answer} for status, answer in route.responses.items()}
     content: Document = {}
-    if name := route.schema or SCHEMA_OF.get(get_type_hints(route.call)["return"]):
+    description, answer = "Done.", route.answer
+    if answer is not None:
+        description = (getdoc(answer) or "").partition("\n\n")[0].replace("\n", " ")
+        name = route.schema or SCHEMA_OF[answer]
         content = {JSON: {"schema": {"$ref": REFERENCE.format(name=name)}}}
     return {
         str(status): {"description": text, "content": content if status != _NO_CONTENT else {}}
-        for status, text in {route.status: route.answer, **route.also}.items()
+        for status, text in {route.status: description, **route.also}.items()
     }
 
 

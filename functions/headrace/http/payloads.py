@@ -43,14 +43,7 @@ UPLOAD: Final[Examples] = {
 }
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/payloads",
-    Permission.ENQUEUE,
-    status=201,
-    answer="The URL for the upload.",
-    examples=UPLOAD,
-)
+@routes.add("POST", "/v1/queues/{queue}/payloads", Permission.ENQUEUE, status=201, examples=UPLOAD)
 def upload_payload(queue: QueueInPath, body: UploadBody) -> UploadGranted:
     """Get a URL for uploading a payload.
 

@@ -26,7 +26,7 @@ from headrace.http.queue_bodies import (
     ReplaceQueueBody,
 )
 from headrace.http.request import Reply, principal
-from headrace.http.routing import Answered, Routes
+from headrace.http.routing import Routes
 from headrace.http.tasks import undoable_answer
 from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import QUEUES
@@ -137,27 +137,14 @@ def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "POST",
-    "/v1/queues",
-    Permission.ADMINISTER,
-    status=201,
-    answer="The queue.",
-    examples=CREATE_QUEUE,
-)
+@routes.add("POST", "/v1/queues", Permission.ADMINISTER, status=201, examples=CREATE_QUEUE)
 def create_queue(body: CreateQueueBody) -> queue_wire.Queue:
     """Create a queue."""
     queue = current_service().queues.create(body.name, body.settings())
     return queue_answer(queue)
 
 
-@routes.add(
-    "GET",
-    "/v1/queues",
-    Permission.READ,
-    answer="A page of queues.",
-    description=keys_of(QUEUES),
-)
+@routes.add("GET", "/v1/queues", Permission.READ, description=keys_of(QUEUES))
 def list_queues(
     prefix: Annotated[str, Field(description="Only names with this prefix.", max_length=128)] = "",
     query: ListQueryText = None,
@@ -175,13 +162,7 @@ def list_queues(
     return queues_answer(page)
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}",
-    Permission.READ,
-    answer="The queue, its statistics and its schedules.",
-    schema="QueueInFull",
-)
+@routes.add("GET", "/v1/queues/{queue}", Permission.READ, schema="QueueInFull")
 def get_queue(queue: QueueInPath) -> queue_wire.Queue:
     """Show a queue."""
     use = current_service()
@@ -190,9 +171,7 @@ def get_queue(queue: QueueInPath) -> queue_wire.Queue:
     return queue_answer(found, use.stats.of(found.name), schedules)
 
 
-@routes.add(
-    "PUT", "/v1/queues/{queue}", Permission.ADMINISTER, answer="The queue.", examples=REPLACE_QUEUE
-)
+@routes.add("PUT", "/v1/queues/{queue}", Permission.ADMINISTER, examples=REPLACE_QUEUE)
 def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queue:
     """Replace a queue's settings.
 
@@ -204,22 +183,15 @@ def replace_queue(queue: QueueInPath, body: ReplaceQueueBody) -> queue_wire.Queu
 
 
 @routes.add(
-    "DELETE",
-    "/v1/queues/{queue}",
-    Permission.ADMINISTER,
-    status=204,
-    answer="The queue and its tasks are deleted.",
-    also={202: _BACKGROUND},
+    "DELETE", "/v1/queues/{queue}", Permission.ADMINISTER, status=204, also={202: _BACKGROUND}
 )
-def delete_queue(queue: QueueInPath) -> Answered:
+def delete_queue(queue: QueueInPath) -> Reply:
     """Delete a queue with all its tasks."""
     finished = current_service().queues.delete(queue)
     return Reply(None, 204 if finished else 202)
 
 
-@routes.add(
-    "POST", "/v1/queues/{queue}/pause", Permission.OPERATE, answer="The queue.", examples=PAUSE
-)
+@routes.add("POST", "/v1/queues/{queue}/pause", Permission.OPERATE, examples=PAUSE)
 def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire.Queue:
     """Pause deliveries.
 
@@ -233,18 +205,13 @@ def pause_queue(queue: QueueInPath, body: PauseBody | None = None) -> queue_wire
     return queue_answer(changed)
 
 
-@routes.add("POST", "/v1/queues/{queue}/resume", Permission.OPERATE, answer="The queue.")
+@routes.add("POST", "/v1/queues/{queue}/resume", Permission.OPERATE)
 def resume_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
     """Resume deliveries."""
     return queue_answer(current_service().queues.resume(queue))
 
 
-@routes.add(
-    "GET",
-    "/v1/queues/{queue}/signing-secret",
-    Permission.ADMINISTER,
-    answer="The secret, and for a day the previous one.",
-)
+@routes.add("GET", "/v1/queues/{queue}/signing-secret", Permission.ADMINISTER)
 def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
     """Show the secret that signs requests to the target.
 
@@ -254,12 +221,7 @@ def get_signing_secret(queue: QueueInPath) -> queue_wire.SigningSecret:
     return signing_answer(use.signing.of(use.queues.get(queue)))
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/signing-secret/rotate",
-    Permission.ADMINISTER,
-    answer="The new secret, and the previous one.",
-)
+@routes.add("POST", "/v1/queues/{queue}/signing-secret/rotate", Permission.ADMINISTER)
 def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.SigningSecret:
     """Replace the secret that signs requests to the target.
 
@@ -271,15 +233,9 @@ def rotate_signing_secret(queue: QueueInPath, _body: EmptyBody = None) -> queue_
 
 
 @routes.add(
-    "POST",
-    "/v1/queues/{queue}/purge",
-    Permission.OPERATE,
-    answer="All of them are removed.",
-    schema="Purged",
-    also={202: _BACKGROUND},
-    examples=PURGE,
+    "POST", "/v1/queues/{queue}/purge", Permission.OPERATE, also={202: _BACKGROUND}, examples=PURGE
 )
-def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
+def purge_queue(queue: QueueInPath, body: PurgeBody) -> queue_wire.Purged | Reply:
     """Remove all tasks in some states.
 
     Takes the tasks that came to the queue before the call (enqueued, moved there or restarted) and
@@ -295,13 +251,7 @@ def purge_queue(queue: QueueInPath, body: PurgeBody) -> Answered:
     return Reply(answer, 200 if purged.finished else 202)
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/recount",
-    Permission.OPERATE,
-    answer="The progress.",
-    examples=RECOUNT,
-)
+@routes.add("POST", "/v1/queues/{queue}/recount", Permission.OPERATE, examples=RECOUNT)
 def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_wire.Recount:
     """Recount a queue and correct its counters.
 
@@ -315,13 +265,7 @@ def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_
     return recount_answer(step)
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/reindex",
-    Permission.OPERATE,
-    status=202,
-    answer="The rebuild has started.",
-)
+@routes.add("POST", "/v1/queues/{queue}/reindex", Permission.OPERATE, status=202)
 def reindex_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Queue:
     """Rebuild the index of a queue's values.
 
@@ -333,7 +277,7 @@ def reindex_queue(queue: QueueInPath, _body: EmptyBody = None) -> queue_wire.Que
     return queue_answer(current_service().queues.reindex(queue))
 
 
-@routes.add("GET", "/v1/queues/{queue}/groups/{key}", Permission.READ, answer="The group.")
+@routes.add("GET", "/v1/queues/{queue}/groups/{key}", Permission.READ)
 def get_group(queue: QueueInPath, key: KeyInPath) -> queue_wire.Group:
     """Show the state of a group of a queue.
 

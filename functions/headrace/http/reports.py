@@ -337,13 +337,7 @@ def _reported(report: "TaskReport", result: "ReportResult") -> task_wire.Reporte
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/reports",
-    Permission.WORK,
-    answer="One result for each report.",
-    examples=REPORT,
-)
+@routes.add("POST", "/v1/queues/{queue}/reports", Permission.WORK, examples=REPORT)
 def report(queue: QueueInPath, body: ReportsBody) -> ReportResults:
     """Report on leased tasks.
 

@@ -17,11 +17,10 @@ from typing import (
     Final,
     Literal,
     TypeAlias,
-    TypedDict,
     TypeVar,
-    Unpack,
     get_args,
     get_origin,
+    get_type_hints,
 )
 from urllib.parse import unquote
 
@@ -44,9 +43,6 @@ _NAME_LENGTH: Final = 200
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Errors: TypeAlias = list[dict[str, Any]]
-
-
-Answered: TypeAlias = Answer | Reply | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +94,7 @@ class Parameter:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """One route of the API.
 
@@ -106,20 +102,19 @@ class Route:
     *status* is the status of an answer without one of its own.
 
     For the OpenAPI document, the name and the docstring of the function are the id, the summary and
-    the description of the operation, and its return type is the schema of the answer. *answer*
-    describes the answer, and *also* the same answer with other statuses. *schema* names the schema
-    if the type has several. *responses* replaces all of these. *description* is added to the
-    docstring, *more* to the operation.
+    the description of the operation, and its return type is the schema of the answer. *also*
+    describes the same answer with other statuses. *schema* names the schema if the type has
+    several. *responses* replaces all of these. *description* is added to the docstring, *more* to
+    the operation.
     """
 
     method: str
     path: str
     permissions: tuple[Permission, ...]
-    queue: str | None = None
-    call: Callable[..., Answered]
+    call: Callable[..., Answer | Reply | None]
     tag: str
+    queue: str | None = None
     status: int = 200
-    answer: str = ""
     schema: str | None = None
     also: Mapping[int, str] = field(default_factory=dict)
     responses: Mapping[int, Any] | None = None
@@ -131,6 +126,13 @@ class Route:
     def operation_id(self) -> str:
         """The name of the operation."""
         return self.call.__name__
+
+    @property
+    def answer(self) -> type[Answer] | None:
+        """The type of the answer, None without a body or without a declared type."""
+        returned = get_type_hints(self.call)["return"]
+        types = get_args(returned) or (returned,)
+        return next((one for one in types if issubclass(one, Answer)), None)
 
     @property
     def roles(self) -> list[Role]:
@@ -286,20 +288,6 @@ def bodies_in(annotation: object) -> Iterator[type[RequestBody]]:
 # ------------------------------------------------------------------------------------ declaration
 
 
-class _More(TypedDict, total=False):
-    """The fields of a route that have defaults."""
-
-    queue: str
-    status: int
-    answer: str
-    schema: str
-    also: Mapping[int, str]
-    responses: Mapping[int, Any]
-    description: str
-    examples: Examples
-    more: Mapping[str, Any]
-
-
 class Routes:
     """The routes of one noun, which stand under its *tag* in the OpenAPI document."""
 
@@ -308,21 +296,16 @@ class Routes:
         self.declared: list[Route] = []
 
     def add(
-        self, method: str, path: str, *permissions: Permission, **more: Unpack[_More]
+        self,
+        method: str,
+        path: str,
+        *permissions: Permission,
+        **more: Any,  # noqa: ANN401  the fields of Route that have defaults
     ) -> Callable[[_Call], _Call]:
-        """Declare the decorated function as the answer to *method* at *path*."""
+        """Let the decorated function answer *method* at *path*; *more* are fields of the route."""
 
         def declare(call: _Call) -> _Call:
-            self.declared.append(
-                Route(
-                    method=method,
-                    path=path,
-                    permissions=permissions,
-                    call=call,
-                    tag=self._tag,
-                    **more,
-                )
-            )
+            self.declared.append(Route(method, path, permissions, call, self._tag, **more))
             return call
 
         return declare

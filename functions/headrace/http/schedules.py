@@ -184,13 +184,7 @@ def schedule_in_short(seen: "Seen") -> queue_wire.ScheduleInShort:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "PUT",
-    "/v1/queues/{queue}/schedules/{name}",
-    Permission.OPERATE,
-    answer="The schedule.",
-    examples=PUT_SCHEDULE,
-)
+@routes.add("PUT", "/v1/queues/{queue}/schedules/{name}", Permission.OPERATE, examples=PUT_SCHEDULE)
 def put_schedule(queue: QueueInPath, name: NameInPath, body: ScheduleBody) -> queue_wire.Schedule:
     """Create or replace a schedule.
 
@@ -202,7 +196,7 @@ def put_schedule(queue: QueueInPath, name: NameInPath, body: ScheduleBody) -> qu
     return schedule_answer(seen, payload=True)
 
 
-@routes.add("GET", "/v1/queues/{queue}/schedules", Permission.READ, answer="A page of schedules.")
+@routes.add("GET", "/v1/queues/{queue}/schedules", Permission.READ)
 def list_schedules(
     queue: QueueInPath, limit: Limit = 50, cursor: Cursor = None
 ) -> queue_wire.ScheduleList:
@@ -217,31 +211,20 @@ def list_schedules(
     return queue_wire.ScheduleList(schedules=shown, cursor=found.cursor)
 
 
-@routes.add("GET", "/v1/queues/{queue}/schedules/{name}", Permission.READ, answer="The schedule.")
+@routes.add("GET", "/v1/queues/{queue}/schedules/{name}", Permission.READ)
 def get_schedule(queue: QueueInPath, name: NameInPath) -> queue_wire.Schedule:
     """Show a schedule."""
     seen = current_service().schedules.get(queue, name)
     return schedule_answer(seen, payload=principal().may(Permission.DETAILS))
 
 
-@routes.add(
-    "DELETE",
-    "/v1/queues/{queue}/schedules/{name}",
-    Permission.OPERATE,
-    status=204,
-    answer="The schedule is deleted.",
-)
+@routes.add("DELETE", "/v1/queues/{queue}/schedules/{name}", Permission.OPERATE, status=204)
 def delete_schedule(queue: QueueInPath, name: NameInPath) -> None:
     """Delete a schedule and its tasks that are not due yet."""
     current_service().schedules.delete(queue, name)
 
 
-@routes.add(
-    "POST",
-    "/v1/queues/{queue}/schedules/{name}/run",
-    Permission.OPERATE,
-    answer="The outcome.",
-)
+@routes.add("POST", "/v1/queues/{queue}/schedules/{name}/run", Permission.OPERATE)
 def run_schedule(queue: QueueInPath, name: NameInPath, _body: EmptyBody = None) -> EnqueueResults:
     """Enqueue a task of a schedule now.
 

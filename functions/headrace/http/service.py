@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headrace import __version__
 from headrace.http.request import Reply, this_request
-from headrace.http.routing import Answered, Routes
+from headrace.http.routing import Routes
 from headrace.runtime.wiring import current_service
 from headrace.wire.base import instant, to_json
 from headrace.wire.service import Health
@@ -19,7 +19,7 @@ from headrace.wire.service import Health
 routes: Final = Routes("Service")
 
 
-@routes.add("GET", "/v1/health", answer="All is well.")
+@routes.add("GET", "/v1/health")
 def health() -> Health:
     """Check that the service and its tables answer."""
     use = current_service()
@@ -32,7 +32,7 @@ def health() -> Health:
     "/v1/openapi.json",
     responses={200: {"description": "The document.", "content": {"application/json": {}}}},
 )
-def openapi() -> Answered:
+def openapi() -> Reply:
     """Get this API as an OpenAPI document."""
     # A cold start that handles tasks does without these modules: they take 90 ms to import.
     from headrace.http import app, openapi  # noqa: PLC0415
@@ -42,11 +42,9 @@ def openapi() -> Answered:
 
 
 @routes.add(
-    "GET",
-    "/v1/docs",
-    responses={200: {"description": "The page.", "content": {"text/html": {}}}},
+    "GET", "/v1/docs", responses={200: {"description": "The page.", "content": {"text/html": {}}}}
 )
-def docs() -> Answered:
+def docs() -> Reply:
     """Get this API as a page."""
     headers = {"Content-Security-Policy": POLICY}
     return Reply(_page(), headers=headers, content_type="text/html; charset=utf-8")

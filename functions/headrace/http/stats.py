@@ -123,7 +123,7 @@ def _seconds(value: float | None) -> float | None:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add("GET", "/v1/queues/{queue}/stats", Permission.READ, answer="The queue at a glance.")
+@routes.add("GET", "/v1/queues/{queue}/stats", Permission.READ)
 def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
     """Show the statistics of a queue.
 
@@ -140,7 +140,6 @@ def get_stats(queue: QueueInPath, exact: Flag = "false") -> queue_wire.Stats:
     "GET",
     "/v1/queues/{queue}/metrics",
     Permission.READ,
-    answer="The series.",
     description="From the minute of `from` up to `to`, by default the last hour, at most "
     f"{limits.METRIC_DAYS} days. Steps are whole minutes; there are at most {POINTS} points. Days "
     "that the service no longer stores come from the lake, after their rollup.",

@@ -29,7 +29,7 @@ from headrace.http.parameters import (
     task_id,
 )
 from headrace.http.request import Reply, principal, this_request
-from headrace.http.routing import Answered, Routes
+from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
 from headrace.store.call_scope import client_gone, current_actor, time_to_wait
@@ -167,8 +167,10 @@ def _trail(task: Task) -> list[task_wire.Hop]:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add("GET", "/v1/tasks/{id}", Permission.READ, answer="The task.", schema="ShownTask")
-def get_task(id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0) -> Answered:
+@routes.add("GET", "/v1/tasks/{id}", Permission.READ, schema="ShownTask")
+def get_task(
+    id: TaskInPath, payload: PayloadFlag = None, wait_seconds: WaitForEnd = 0
+) -> task_wire.Task | Reply:
     """Show a task.
 
     With `wait_seconds` the answer comes when the task has ended (SUCCEEDED or DEAD), or after that
@@ -208,7 +210,7 @@ def _ended_task(id: str, wait_seconds: float) -> Task:
     )
 
 
-@routes.add("GET", "/v1/tasks/{id}/explain", Permission.READ, answer="All reasons.")
+@routes.add("GET", "/v1/tasks/{id}/explain", Permission.READ)
 def explain_task(id: TaskInPath) -> Explained:
     """Explain why a task is not running.
 
@@ -217,9 +219,7 @@ def explain_task(id: TaskInPath) -> Explained:
     return explained_answer(current_service().explain.reasons(own_task(id)))
 
 
-@routes.add(
-    "POST", "/v1/tasks/{id}/cancel", Permission.CANCEL, answer="The task.", examples=CANCEL_TASK
-)
+@routes.add("POST", "/v1/tasks/{id}/cancel", Permission.CANCEL, examples=CANCEL_TASK)
 def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask:
     """Cancel a task.
 
@@ -233,20 +233,13 @@ def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask
     return cancelled_answer(done, now=use.now(), max_retries=use.queues.max_retries)
 
 
-@routes.add(
-    "DELETE",
-    "/v1/tasks/{id}",
-    Permission.OPERATE,
-    answer="The task is deleted; the undo can restore it.",
-    schema="DeletedTask",
-    also={204: "The task is deleted."},
-)
+@routes.add("DELETE", "/v1/tasks/{id}", Permission.OPERATE, also={204: "The task is deleted."})
 def delete_task(
     id: TaskInPath,
     if_not_inflight: Flag = "false",
     undo_in_seconds: UndoSeconds = 0,
     reason: WhyDeleted = None,
-) -> Answered:
+) -> DeletedTask | Reply:
     """Delete a task."""
     undo = visibility.delete_task(
         current_service().tasks,
@@ -261,7 +254,7 @@ def delete_task(
     return DeletedTask(undo=undoable_answer(undo))
 
 
-@routes.add("GET", "/v1/queues/{queue}/tasks", Permission.LIST, answer="A page of tasks.")
+@routes.add("GET", "/v1/queues/{queue}/tasks", Permission.LIST)
 def list_tasks(
     queue: QueueInPath,
     where: FilterQuery,
@@ -289,7 +282,7 @@ def list_tasks(
     return tasks_answer(page, now=use.now(), max_retries=use.queues.max_retries, payload=wanted)
 
 
-@routes.add("GET", "/v1/queues/{queue}/count", Permission.READ, answer="The number of tasks.")
+@routes.add("GET", "/v1/queues/{queue}/count", Permission.READ)
 def count_tasks(queue: QueueInPath, where: FilterQuery, cursor: Cursor = None) -> Count:
     """Count tasks.
 

@@ -127,13 +127,7 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
 # ------------------------------------------------------------------------------------------- routes
 
 
-@routes.add(
-    "PUT",
-    "/v1/workers/{name}",
-    Permission.WORK,
-    answer="The command to the worker, if there is one.",
-    examples=PUT_WORKER,
-)
+@routes.add("PUT", "/v1/workers/{name}", Permission.WORK, examples=PUT_WORKER)
 def put_worker(name: NameInPath, body: HeartbeatBody) -> service_wire.Commanded:
     """Send a worker heartbeat.
 
@@ -149,9 +143,7 @@ def put_worker(name: NameInPath, body: HeartbeatBody) -> service_wire.Commanded:
     return Commanded(command=command)
 
 
-@routes.add(
-    "GET", "/v1/workers", Permission.LIST, answer="A page of workers.", description=keys_of(WORKERS)
-)
+@routes.add("GET", "/v1/workers", Permission.LIST, description=keys_of(WORKERS))
 def list_workers(
     query: ListQueryText = None, limit: Limit = 50, cursor: Cursor = None
 ) -> service_wire.Workers:
@@ -172,18 +164,14 @@ _ASKED: Final = (
 )
 
 
-@routes.add(
-    "POST", "/v1/workers/{name}/quiet", Permission.OPERATE, answer="The worker.", description=_ASKED
-)
+@routes.add("POST", "/v1/workers/{name}/quiet", Permission.OPERATE, description=_ASKED)
 def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
     """Ask a worker to dequeue no more tasks."""
     worker = current_service().workers.ask(principal(), _worker_name(name), Command.QUIET)
     return worker_answer(worker)
 
 
-@routes.add(
-    "POST", "/v1/workers/{name}/stop", Permission.OPERATE, answer="The worker.", description=_ASKED
-)
+@routes.add("POST", "/v1/workers/{name}/stop", Permission.OPERATE, description=_ASKED)
 def stop_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
     """Ask a worker to finish its tasks and stop."""
     worker = current_service().workers.ask(principal(), _worker_name(name), Command.STOP)
@@ -244,9 +232,7 @@ OPEN_LEASE: Final[Examples] = {
 # ------------------------------------------------------------------------------------------- routes
 
 
-@lease_routes.add(
-    "POST", "/v1/leases", Permission.WORK, status=201, answer="The lease.", examples=OPEN_LEASE
-)
+@lease_routes.add("POST", "/v1/leases", Permission.WORK, status=201, examples=OPEN_LEASE)
 def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
     """Open a lease for many tasks.
 
@@ -261,9 +247,7 @@ def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
     return _leased(opened)
 
 
-@lease_routes.add(
-    "POST", "/v1/leases/{id}/extend", Permission.WORK, answer="The lease, with its new end."
-)
+@lease_routes.add("POST", "/v1/leases/{id}/extend", Permission.WORK)
 def extend_lease(id: LeaseInPath, _body: EmptyBody = None) -> task_wire.Leased:
     """Extend a lease.
 
@@ -274,9 +258,7 @@ def extend_lease(id: LeaseInPath, _body: EmptyBody = None) -> task_wire.Leased:
     return _leased(current_service().leases.extend(_lease_id(id)))
 
 
-@lease_routes.add(
-    "DELETE", "/v1/leases/{id}", Permission.WORK, status=204, answer="The lease is closed."
-)
+@lease_routes.add("DELETE", "/v1/leases/{id}", Permission.WORK, status=204)
 def close_lease(id: LeaseInPath) -> None:
     """Close a lease.
 

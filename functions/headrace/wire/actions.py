@@ -8,7 +8,7 @@ from headrace.wire.base import Answer, At, Cursor, words_of
 
 
 class ActionSeen(Answer, frozen=True, kw_only=True):
-    """An action on many tasks, and how far it is.
+    """An action on many tasks, and its progress.
 
     Shows ``headrace.store.records.actions.ActionRun``.
     """
@@ -51,7 +51,7 @@ class ActionSeen(Answer, frozen=True, kw_only=True):
 
 
 class Actions(Answer, frozen=True, kw_only=True):
-    """A page of actions, the latest first; it may be short and still have a cursor."""
+    """A page of actions, newest first; it may be short and still have a cursor."""
 
     actions: list[ActionSeen]
     cursor: Cursor

@@ -10,14 +10,14 @@ from headrace.wire.base import Answer, At, Carrying, Cursor, JsonValue, nothing
 
 
 class BatchCallback(Answer, frozen=True, kw_only=True):
-    """A callback that was made."""
+    """A callback that was enqueued."""
 
     task_id: Annotated[str | None, Meta(description="null: its queue was missing.")]
     fired_at: At
 
 
 class BatchSeen(Answer, frozen=True, kw_only=True):
-    """The counts of a batch so far.
+    """A batch and its counts so far.
 
     ``created`` are members that were seen: ``live``, ``succeeded``, ``dead``, or ``deleted`` before
     their end.
@@ -92,7 +92,7 @@ class BatchStep(Answer, frozen=True, kw_only=True):
 
 
 class CancelledBatch(Answer, frozen=True, kw_only=True):
-    """The tasks that a call has cancelled; with a null `cursor` the batch is done.
+    """The number of tasks that a call cancelled; with a null `cursor` all are cancelled.
 
     Shows ``headrace.ops.tasks.cancel_batch.CancelledBatch``.
     """
@@ -102,7 +102,7 @@ class CancelledBatch(Answer, frozen=True, kw_only=True):
 
 
 class BatchSteps(Answer, frozen=True, kw_only=True):
-    """What runs, what waits and what failed of a workflow.
+    """The steps of a workflow: running, waiting and ended.
 
     Shows ``headrace.ops.tasks.steps.BatchSteps``.
     """
@@ -149,7 +149,7 @@ class Batches(Answer, frozen=True, kw_only=True):
 
 
 class BatchResult(Carrying, frozen=True, kw_only=True):
-    """What one member came to."""
+    """The result of one member."""
 
     id: str
     queue: str
@@ -167,7 +167,7 @@ class BatchResult(Carrying, frozen=True, kw_only=True):
 
 
 class BatchResults(Answer, frozen=True, kw_only=True):
-    """The members that were counted first, with what they came to."""
+    """The members that were counted first, with their results."""
 
     results: list[BatchResult]
     truncated: Annotated[bool, Meta(description="Whether the batch has more than 100 members.")]

@@ -1,4 +1,4 @@
-"""Queues in answers: their settings, how they are doing, and their schedules."""
+"""Queues in answers: their settings, statistics and schedules."""
 
 from typing import Annotated, TypeAlias
 
@@ -59,7 +59,7 @@ class Rates(Answer, frozen=True, kw_only=True):
 
 
 class Blocked(Answer, frozen=True, kw_only=True):
-    """What keeps a group from having another task in flight."""
+    """The reason why a group cannot have another task in flight."""
 
     task_id: Annotated[str, Meta(description="Of those in its slots, the one to end first.")]
     why: str
@@ -81,15 +81,15 @@ class GroupInShort(Answer, frozen=True, kw_only=True):
 
 
 class Group(Answer, frozen=True, kw_only=True):
-    """How a group of a queue stands."""
+    """The state of a group of a queue."""
 
     group_key: str
     weight: float
     turn: Annotated[
-        float, Meta(description="How far its turns are taken; a task of weight 1 takes 1.")
+        float, Meta(description="The turn of its next task; a task of weight 1 takes 1.")
     ]
-    waiting: Annotated[int, Meta(description="At least, where one call cannot count them all.")]
-    inflight: Annotated[int, Meta(description="Likewise.")]
+    waiting: Annotated[int, Meta(description="At least, if one call cannot count them all.")]
+    inflight: Annotated[int, Meta(description="At least, if one call cannot count them all.")]
     limit: Annotated[int | None, Meta(description="Most in flight; null: no limit.")] = None
     blocked: Annotated[
         Blocked | None, Meta(description="null: it may have another task in flight.")
@@ -142,7 +142,7 @@ class Stats(Answer, frozen=True, kw_only=True):
 
 
 class Point(Answer, frozen=True, kw_only=True):
-    """What happened in one step."""
+    """The events of one step."""
 
     at: Annotated[At, Meta(description="Where the step begins.")]
     enqueued: Annotated[Number, Meta(description="New, moved here, or restarted; not a retry.")]
@@ -160,7 +160,7 @@ class Point(Answer, frozen=True, kw_only=True):
 
 
 class Metrics(Answer, frozen=True, kw_only=True):
-    """A series without gaps."""
+    """A time series without gaps."""
 
     points: list[Point]
     step_seconds: int
@@ -172,7 +172,7 @@ class Metrics(Answer, frozen=True, kw_only=True):
 
 
 class ScheduleInShort(Carrying, frozen=True, kw_only=True):
-    """What its queue shows of a schedule."""
+    """A schedule in the answer about its queue."""
 
     name: str
     cron: str | None
@@ -264,25 +264,25 @@ class AlertsShown(Answer, frozen=True, kw_only=True):
 
 
 class SigningSecret(Answer, frozen=True, kw_only=True):
-    """What receivers know requests of a queue by; see `webhooks.verify` of the SDK."""
+    """The secrets that sign requests to the target; see `webhooks.verify` of the SDK."""
 
-    secret: Annotated[str | None, Meta(description="null only where the answer is a repeat.")]
+    secret: Annotated[str | None, Meta(description="null only in a repeated answer.")]
     previous: Annotated[
-        str | None, Meta(description="The one before a rotation, which signs too for a day.")
+        str | None, Meta(description="The secret before a rotation; it signs too for a day.")
     ]
     previous_until: At | None
 
 
 class PauseShown(Answer, frozen=True, kw_only=True):
-    """Who paused a queue and why.
+    """The pause of a queue: by whom, since when and why.
 
     Shows ``headrace.domain.queue.Pause``.
     """
 
     by: Annotated[str, Meta(description="The name of the key, or `service`.")]
     at: At
-    reason: Annotated[str, Meta(description="In their words; empty if they did not say.")]
-    until: Annotated[At | None, Meta(description="When it ends by itself; null: it does not.")]
+    reason: Annotated[str, Meta(description="Empty if none was given.")]
+    until: Annotated[At | None, Meta(description="When it ends; null: when the queue is resumed.")]
 
 
 class Queue(Answer, frozen=True, kw_only=True):
@@ -336,15 +336,13 @@ class Queues(Answer, frozen=True, kw_only=True):
 
 
 class Purged(Answer, frozen=True, kw_only=True):
-    """How many tasks were removed so far.
+    """The number of tasks that were removed so far.
 
     Shows ``in_background`` to programs that use the SDK, which see it by the answer's status.
     """
 
     deleted: int
-    undo: Annotated[
-        Undoable | None, Meta(description="Only where `undo_in_seconds` was given.")
-    ] = None
+    undo: Annotated[Undoable | None, Meta(description="Only with `undo_in_seconds`.")] = None
     in_background: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Answers about the service itself: keys, the audit, workers, its health, and what went wrong."""
+"""Answers about the service itself: keys, the audit, workers, health and problems."""
 
 from typing import Annotated, Any, TypeAlias
 
@@ -16,7 +16,7 @@ class FieldProblem(Answer, frozen=True, kw_only=True):
 
 
 class Problem(Answer, frozen=True, kw_only=True):
-    """What went wrong (RFC 9457)."""
+    """An error (RFC 9457)."""
 
     type: str
     title: str
@@ -50,7 +50,7 @@ class Key(Answer, frozen=True, kw_only=True):
     name: str
     role: Annotated[str, words_of("Role")]
     queues: Annotated[list[str], Meta(description="Patterns of the queues it is for.")]
-    prefix: Annotated[str, Meta(description="How the secret begins, to know it by.")]
+    prefix: Annotated[str, Meta(description="The start of the secret.")]
     created_at: At
     expires_at: Annotated[At | None, Meta(description="When it stops working; null: never.")] = None
     last_used_at: Annotated[At | None, Meta(description="Right to the hour; null: never.")] = None
@@ -64,7 +64,7 @@ class ScheduleOfKey(Answer, frozen=True, kw_only=True):
 
 
 class KeyInFull(Key, frozen=True, kw_only=True):
-    """A key, and what goes on that was begun with it."""
+    """A key, with the schedules and actions that it started."""
 
     revoked_at: At | None = None
     schedules: list[ScheduleOfKey]
@@ -72,7 +72,7 @@ class KeyInFull(Key, frozen=True, kw_only=True):
 
 
 class NewKey(Key, frozen=True, kw_only=True):
-    """A key just made or rotated."""
+    """A new or rotated key, with its secret."""
 
     secret: Annotated[str, Meta(description="The key itself, shown this once.")]
 
@@ -82,14 +82,14 @@ class NewKey(Key, frozen=True, kw_only=True):
 
 
 class Keys(Answer, frozen=True, kw_only=True):
-    """A page of keys, in the order they were made."""
+    """A page of keys, in the order of their creation."""
 
     keys: list[Key]
     cursor: Cursor
 
 
 class AuditEntry(Answer, frozen=True, kw_only=True):
-    """One thing that was changed by hand."""
+    """One change that an operator made."""
 
     at: At
     actor: Annotated[str, Meta(description="The name of the key, or `service`.")]
@@ -99,12 +99,12 @@ class AuditEntry(Answer, frozen=True, kw_only=True):
     filter: Annotated[
         dict[str, Any] | None,
         Meta(
-            description="Which tasks were meant, and where they went: a `to_queue` that the key "
+            description="The filter of the tasks, and where they went: a `to_queue` that the key "
             "is not for is null."
         ),
     ]
     ids: list[str] | None
-    matched: Annotated[int | None, Meta(description="null while it goes on, or broke off.")]
+    matched: Annotated[int | None, Meta(description="null while it runs or if interrupted.")]
     changed: int | None
     request_id: str | None
     reason: Annotated[
@@ -147,7 +147,7 @@ class Commanded(Answer, frozen=True, kw_only=True):
 
 
 class WorkerSeen(Answer, frozen=True, kw_only=True):
-    """A worker as it last gave a sign of life."""
+    """A worker, as of its last heartbeat."""
 
     name: str
     queues: Annotated[list[str], Meta(description="Those of its queues that are the key's.")]

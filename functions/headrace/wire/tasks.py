@@ -1,4 +1,4 @@
-"""Tasks in answers: as they stand, as they are leased, and what became of what was requested."""
+"""Tasks in answers: their state, their leases, and the outcomes of requests."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue,
 
 
 class TaskError(Answer, frozen=True, kw_only=True):
-    """One attempt that did not succeed.
+    """A failed attempt.
 
     Shows ``headrace.domain.task.TaskError``.
     """
@@ -30,12 +30,12 @@ class Hop(Answer, frozen=True, kw_only=True):
     Shows ``headrace.domain.task.Hop``.
     """
 
-    queue: Annotated[str | None, Meta(description="null: one that the key is not for.")]
+    queue: Annotated[str | None, Meta(description="null: a queue that the key is not for.")]
     at: At
 
 
 class BatchEnd(Answer, frozen=True, kw_only=True):
-    """The batch whose callback a task is, as it stood then.
+    """The batch that enqueued a callback, as it was at that time.
 
     Shows ``headrace.domain.task.BatchEnd``.
     """
@@ -48,7 +48,7 @@ class BatchEnd(Answer, frozen=True, kw_only=True):
 
 
 class Lease(Answer, frozen=True, kw_only=True):
-    """What a report must name, and how long it is good for."""
+    """The lease that a report must name, and its end."""
 
     id: str
     expires_at: At
@@ -60,7 +60,7 @@ class Leased(Answer, frozen=True, kw_only=True):
     lease: Lease
     cancelled: Annotated[
         list[str],
-        Meta(description="The ids of tasks that were cancelled under it; left out for none."),
+        Meta(description="The ids of its tasks that were cancelled; left out if there are none."),
     ] = msgspec.field(default_factory=list)
 
 
@@ -162,15 +162,15 @@ class Task(Carrying, frozen=True, kw_only=True):
 
 
 class CancelledTask(Task, frozen=True, kw_only=True):
-    """A task that was cancelled: as it is kept, or as it was where its queue keeps no dead ones."""
+    """A cancelled task; if the queue keeps no dead tasks, the task as it was before."""
 
     state: Annotated[  # type: ignore[assignment]  # wider: only here a task may be gone
-        State | None, Meta(description="null when nothing is kept of the task.")
+        State | None, Meta(description="null if the task is not kept.")
     ]
 
 
 class LeasedTask(Task, frozen=True, kw_only=True):
-    """A task handed out."""
+    """A task with its lease."""
 
     lease: Lease
 
@@ -182,11 +182,11 @@ class Tasks(Answer, frozen=True, kw_only=True):
     cursor: Cursor
 
 
-# ------------------------------------------------------------------------ what became of requests
+# ---------------------------------------------------------------------------- outcomes of requests
 
 
 class Enqueued(Answer, frozen=True, kw_only=True):
-    """What became of one entry."""
+    """The outcome of one entry."""
 
     outcome: Annotated[
         Literal["CREATED", "EXISTING", "DUPLICATE", "OVERWRITTEN", "INVALID"],
@@ -219,7 +219,7 @@ class EnqueueResults(Answer, frozen=True, kw_only=True):
 
 
 class Dequeued(Answer, frozen=True, kw_only=True):
-    """The tasks handed out, in order of their due time and priority."""
+    """The leased tasks, in order of their due time and priority."""
 
     tasks: list[LeasedTask]
     now: At
@@ -227,7 +227,7 @@ class Dequeued(Answer, frozen=True, kw_only=True):
 
 
 class Spawned(Answer, frozen=True, kw_only=True):
-    """What became of a task spawned: made, or there already, which counts as done."""
+    """The outcome of a spawned task: created, or it existed, which counts as done."""
 
     outcome: Literal["CREATED", "EXISTING", "DUPLICATE"]
     id: Annotated[
@@ -240,7 +240,7 @@ class Spawned(Answer, frozen=True, kw_only=True):
 
 
 class Reported(Answer, frozen=True, kw_only=True):
-    """What became of one report.
+    """The outcome of one report.
 
     Shows ``now``, the service's time, to programs that use the SDK: the whole answer has it.
     """
@@ -250,7 +250,7 @@ class Reported(Answer, frozen=True, kw_only=True):
         Literal["OK", "NOT_FOUND", "NOT_INFLIGHT", "STALE_LEASE", "INVALID"],
         words_of("ReportOutcome"),
     ]
-    state: Annotated[State | None, Meta(description="null when nothing is kept of the task.")]
+    state: Annotated[State | None, Meta(description="null if the task is not kept.")]
     scheduled_at: At | None
     lease: Lease | None
     spawned: Annotated[list[Spawned], Meta(description="In the order they were named.")]
@@ -271,7 +271,7 @@ class ReportResults(Answer, frozen=True, kw_only=True):
 
 
 class Count(Answer, frozen=True, kw_only=True):
-    """How many tasks this step has counted; the sum of all steps is how many there are."""
+    """The number of tasks that this step counted; add the numbers of all steps."""
 
     count: int
     by_state: ByState
@@ -294,13 +294,13 @@ class Reason(Answer, frozen=True, kw_only=True):
 
 
 class Explained(Answer, frozen=True, kw_only=True):
-    """Every reason why a task is not running; none: it goes to the next worker that asks."""
+    """All reasons why a task is not running; without one, the next worker that asks gets it."""
 
     reasons: list[Reason]
 
 
 class BulkResult(Answer, frozen=True, kw_only=True):
-    """What became of one task."""
+    """The outcome for one task."""
 
     id: str
     outcome: Literal[
@@ -313,50 +313,46 @@ class BulkResult(Answer, frozen=True, kw_only=True):
 
 
 class Undoable(Answer, frozen=True, kw_only=True):
-    """What brings back what was deleted, and until when."""
+    """The undo of a deletion, and its end."""
 
     id: Annotated[str, Meta(description="For `POST /v1/undos/{id}`.")]
     until: At
 
 
 class UploadGranted(Answer, frozen=True, kw_only=True):
-    """Where to PUT a payload, and what to say of it in an enqueue then."""
+    """The URL for an upload, and the `payload_ref` for the enqueue after it."""
 
-    payload_ref: Annotated[
-        str, Meta(description="What an enqueue or a spawn says instead of `payload`, once.")
-    ]
+    payload_ref: Annotated[str, Meta(description="For one enqueue or spawn, instead of `payload`.")]
     url: str
-    headers: Annotated[dict[str, str], Meta(description="To send with the PUT, just so.")]
-    expires_at: Annotated[At, Meta(description="Until when to upload and to enqueue it.")]
+    headers: Annotated[dict[str, str], Meta(description="Send these with the PUT.")]
+    expires_at: Annotated[At, Meta(description="The upload and the enqueue end by then.")]
 
 
 class DeletedTask(Answer, frozen=True, kw_only=True):
-    """What brings a deleted task back."""
+    """The undo that can restore the deleted task."""
 
     undo: Undoable
 
 
 class Bulk(Answer, frozen=True, kw_only=True):
-    """How many tasks the action takes and how many it changed."""
+    """The number of tasks that the action matches and changed, and the outcome for each id."""
 
-    matched: Annotated[int, Meta(description="What the action would take.")]
-    changed: Annotated[int, Meta(description="What it did; 0 in a dry run.")]
+    matched: Annotated[int, Meta(description="The number of matching tasks.")]
+    changed: Annotated[int, Meta(description="The number of changed tasks; 0 in a dry run.")]
     results: Annotated[
         list[BulkResult], Meta(description="One for each of `ids`; none with a filter.")
     ]
     cursor: Annotated[
-        str | None, Meta(description="Send it back to go on; null: that was all.")
+        str | None, Meta(description="Send it to continue; null: the action is complete.")
     ] = None
-    undo: Annotated[
-        Undoable | None, Meta(description="Only where `undo_in_seconds` was given.")
-    ] = None
+    undo: Annotated[Undoable | None, Meta(description="Only with `undo_in_seconds`.")] = None
 
 
-# ------------------------------------------------------------------------ as QuantumLeap shows them
+# ----------------------------------------------------------------- notifications as in QuantumLeap
 
 
 class NotificationRuntime(Answer, frozen=True, kw_only=True):
-    """How it is with a notification, in QuantumLeap's words."""
+    """The state of a notification, in QuantumLeap's words."""
 
     task_id: str
     task_type: str
@@ -366,7 +362,7 @@ class NotificationRuntime(Answer, frozen=True, kw_only=True):
 
 
 class NotificationInput(Answer, frozen=True, kw_only=True):
-    """What came with a notification."""
+    """The headers and the data of a notification."""
 
     fiware_service: str | None
     fiware_service_path: str | None

@@ -25,7 +25,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.http.fields import Examples, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.request import JSON, Reply, this_request
-from headrace.http.routing import Answered, Header, Routes
+from headrace.http.routing import Header, Routes
 from headrace.runtime.wiring import current_service
 
 QUEUE: Final = "ngsi.notify"
@@ -98,7 +98,7 @@ def notify(
     tenant: Annotated[TagValue | None, Header("ngsild-tenant")] = None,
     correlator: Annotated[TagValue | None, Header("fiware-correlator")] = None,
     time_index: Annotated[TagValue | None, Header("fiware-timeindex-attribute")] = None,
-) -> Answered:
+) -> Reply:
     """Accept an NGSI notification.
 
     Works like QuantumLeap: any JSON object is enqueued into `ngsi.notify` exactly as it came, and

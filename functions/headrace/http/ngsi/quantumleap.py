@@ -25,7 +25,7 @@ from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
 from headrace.http.parameters import Cursor
 from headrace.http.rawjson import member_text
 from headrace.http.request import JSON, Reply, this_request
-from headrace.http.routing import Alias, Answered, Header, Routes
+from headrace.http.routing import Alias, Header, Routes
 from headrace.runtime.wiring import current_service
 from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
@@ -148,7 +148,7 @@ def list_notifications(
     servicepath: _ServicePath = None,
     correlator: _Correlator = None,
     cursor: Cursor = None,
-) -> Answered:
+) -> Reply:
     """List notifications, as QuantumLeap does.
 
     By state, and by time within a state. An array ends early if it would be over 4 MiB or take too
@@ -172,7 +172,7 @@ def summarize_notifications(
     servicepath: _ServicePath = None,
     correlator: _Correlator = None,
     cursor: Cursor = None,
-) -> Answered:
+) -> Reply:
     """List the state of notifications, as QuantumLeap does.
 
     Like the list, without what came in.
@@ -205,7 +205,7 @@ def count_notifications(
     service: _Service = None,
     servicepath: _ServicePath = None,
     correlator: _Correlator = None,
-) -> Answered:
+) -> Reply:
     """Count notifications, as QuantumLeap does.
 
     The number of notifications that the list would show.
@@ -216,15 +216,7 @@ def count_notifications(
     return Reply(str(counted.count), headers=exact)
 
 
-@routes.add(
-    "DELETE",
-    _PATH,
-    Permission.OPERATE,
-    queue=QUEUE,
-    status=204,
-    answer="They are deleted.",
-    description=_WHICH,
-)
+@routes.add("DELETE", _PATH, Permission.OPERATE, queue=QUEUE, status=204, description=_WHICH)
 def delete_notifications(
     status: _Status = None,
     service: _Service = None,
@@ -268,7 +260,7 @@ def _array(
     show: Callable[[Task, MaxRetries], Answer],
     *,
     payload: bool,
-) -> Answered:
+) -> Reply:
     """Return notifications, page by page, until the answer is full or the time is over."""
     inspect, context = current_service().inspect, this_request().context
     retries, shown = current_service().queues.max_retries, list[str]()

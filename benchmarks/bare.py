@@ -20,7 +20,7 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.domain.settle import Delivery
+from headrace.domain.settle import ReportedLease
 from headrace.domain.task import Task
 from headrace.domain.times import micros_of
 from headrace.store.sqlite import SqliteStore
@@ -59,10 +59,12 @@ def _rows(queue: str) -> _Rows:
         plan.enqueue(new, target, task_id=new_task_id(now), due_at=now, now=now, token=None), None
     )
     entry = Entry(waiting.id, waiting.place, now, waiting.expires_at)
-    lease = plan.dequeue(entry, target, lease_id=_LEASE, now=now, worker="bench:1", keepalive=None)
-    leased = _after(lease, waiting)
-    held = Delivery(waiting.id, queue, _LEASE, 1, "bench:1")
-    succeeded = _after(settle.succeed(held, target, now=now, result=None), leased)
+    dequeued = plan.dequeue(
+        entry, target, lease_id=_LEASE, now=now, worker="bench:1", keepalive=None
+    )
+    leased = _after(dequeued, waiting)
+    lease = ReportedLease(waiting.id, queue, _LEASE)
+    succeeded = _after(settle.succeed(lease, target, now=now, result=None), leased)
     return _Rows(row_of(waiting), row_of(leased), row_of(succeeded))
 
 

@@ -12,7 +12,6 @@ import urllib3
 from benchmarks.bare import PAYLOAD
 from headrace.client.client import Client
 from headrace.client.sending import NewTask, Report, Status
-from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
@@ -82,7 +81,7 @@ class UseCaseCalls:
         """Lease up to *count* tasks in one call."""
         with metered() as meter:
             found = self._use.deliveries.dequeue(self._queue, batch_size=count, worker=WORKER)
-            held = [LeasedTarget(task.id, str(LeaseName.of(task))) for task in found.tasks]
+            held = [LeasedTarget(task.id, task.lease_id or "") for task in found.tasks]
         return held, Units(meter.write, meter.read)
 
     def heartbeat(self, held: Sequence[LeasedTarget]) -> Units:

@@ -20,7 +20,6 @@ from benchmarks.spark.figures import Figure, Measured
 from headrace.client.client import Client
 from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
-from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue_settings import QueueSettings
 from headrace.local.launch import launched
@@ -124,7 +123,7 @@ def _alone(uses: Service, number: int) -> float:
             moves = [
                 TaskReport(
                     task.id,
-                    str(LeaseName.of(task)),
+                    task.lease_id or "",
                     ReportStatus.MOVED,
                     to_queue="out",
                     payload=task.payload,

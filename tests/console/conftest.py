@@ -18,7 +18,6 @@ import pytest
 from console.app import handler
 from headrace.domain.access import Role, ShownKey
 from headrace.domain.errors import KeyExists
-from headrace.domain.ids import LeaseName
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import RetryStrategy
@@ -263,7 +262,7 @@ class Browser:
         return self.use.deliveries.dequeue(queue, batch_size=count, worker=worker).tasks
 
     def say(self, task: Task, status: ReportStatus, **more: Any) -> None:
-        report = TaskReport(task.id, str(LeaseName.of(task)), status, **more)
+        report = TaskReport(task.id, task.lease_id or "", status, **more)
         [result] = self.use.reports.report(task.queue, [report])
         assert result.outcome == "OK", result
 

@@ -139,6 +139,19 @@ def test_a_heartbeat_writes_one_unit(world: World) -> None:
     assert read == 0.0
 
 
+@pytest.mark.parametrize("status", ["FAILED", "RELEASED", "MOVED"])
+def test_a_report_that_needs_its_task_reads_one_unit(world: World, status: str) -> None:
+    queue, target = world.queue(), world.queue("letters")
+    fill(world, queue, BATCH)
+    tasks = lease_all(world, queue, BATCH)
+    fields = {"to_queue": target} if status == "MOVED" else {}
+
+    write, read = spend(lambda: report_all(world, queue, tasks, status, **fields), BATCH)
+
+    assert write <= cost.failure(len(SMALL)).write + 0.1
+    assert read == cost.failure(len(SMALL)).read == 1.0
+
+
 def a_queue_of_long_tasks(world: World, count: int = 100) -> str:
     """Return a queue of tasks whose leases heartbeats have put off beyond what the index knows."""
     queue = world.queue(keepalive_timeout_in_seconds=5)

@@ -11,7 +11,7 @@ from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Undo, kept, op
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.domain.settle import Delivery
+from headrace.domain.settle import ReportedLease
 from headrace.domain.task import (
     SHOWN_STATES,
     ErrorKind,
@@ -51,7 +51,7 @@ def planned() -> list[Change]:
         plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
-        settle.release(Delivery.of(held), queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
+        settle.release(held, queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
         *(plan.purge(task_in(state)) for state in State),
         plan.delete(task_in(DELETED)),
         *(kept(plan.delete(task_in(state)), task_in(state), _UNDO) for state in SHOWN_STATES),
@@ -63,21 +63,21 @@ def planned() -> list[Change]:
             for state in states
         ),
     ]
-    blind = replace(Delivery.of(held), task=None)
-    for known in (Delivery.of(held), blind):
+    lease = ReportedLease.of(held)
+    for task in (held, None):
         changes += [
-            settle.heartbeat(known, queue, now=_T0, keepalive=None, progress=None),
-            settle.succeed(known, queue, now=_T0, result=None),
-            settle.release(known, queue, now=_T0, delay=None),
-            settle.release(known, queue, now=_T0, reason=settle.ReleaseReason.UNDELIVERED),
-            settle.move(known, queue, now=_T0, delay=None, payload=None, tags=None),
+            settle.heartbeat(lease, queue, now=_T0, keepalive=None, progress=None, task=task),
+            settle.succeed(lease, queue, now=_T0, result=None, task=task),
         ]
-        changes += [
-            settle.fail(
-                known, queue, now=_T0, error=error, retryable=retryable, delay=None, spread=0
-            )
-            for retryable in (True, False)
-        ]
+    changes += [
+        settle.release(held, queue, now=_T0, lease=lease),
+        settle.release(held, queue, now=_T0, reason=settle.ReleaseReason.UNDELIVERED),
+        settle.move(held, queue, now=_T0, lease=lease, delay=None, payload=None, tags=None),
+    ]
+    changes += [
+        settle.fail(held, queue, now=_T0, error=error, retryable=retryable, delay=None, spread=0)
+        for retryable in (True, False)
+    ]
     return changes
 
 

@@ -18,7 +18,6 @@ from headrace.domain.lifecycle import LIFECYCLE, Action, rule
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.settle import Delivery
 from headrace.domain.task import SHOWN_STATES, State, Task
 from headrace.local.tables import TableNames
 from headrace.store.dynamo import DynamoStore
@@ -38,8 +37,8 @@ def given_up() -> list[Change]:
     once = replace(task, retry=RetryStrategy(Backoff.FIXED, max_retries=0, base_seconds=0))
     return [
         settle.reclaim(once, mail, now=now, spread=0.5),
-        settle.release(Delivery.of(over), mail, now=now, delay=0),
-        settle.release(Delivery.of(over), mail, now=now, reason=settle.ReleaseReason.GROUP_CLOSED),
+        settle.release(over, mail, now=now, delay=0),
+        settle.release(over, mail, now=now, reason=settle.ReleaseReason.GROUP_CLOSED),
     ]
 
 

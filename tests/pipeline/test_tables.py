@@ -12,7 +12,6 @@ from pyspark.sql.types import StructType, TimestampType
 
 from headrace.domain.change import Change
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.ids import LeaseName
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue_settings import QueueSettings
@@ -163,9 +162,7 @@ def test_what_is_left_of_a_task_that_is_gone_is_not_shown(filled: StoreConnectio
     queue = uses.queues.create("unkept", QueueSettings(history_retention_in_seconds=0)).name
     (made,) = uses.tasks.enqueue(queue, [TaskSpec("1")])
     (task,) = uses.deliveries.dequeue(queue, worker="w").tasks
-    uses.reports.report(
-        queue, [TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.SUCCEEDED)]
-    )
+    uses.reports.report(queue, [TaskReport(task.id, task.lease_id or "", ReportStatus.SUCCEEDED)])
     assert connect.store(filled).tombstones([task.id])
 
     rows = whole(filled, "id string, queue string")

@@ -77,17 +77,6 @@ class Unset:
 
 
 @quick
-class Shorter:
-    """The list *name* has fewer than *length* entries."""
-
-    name: str
-    length: int
-
-    def holds(self, task: Task) -> bool:
-        return len(getattr(task, self.name)) < self.length
-
-
-@quick
 class In:
     """The task is in this queue and state, on whatever shard and lane."""
 
@@ -114,7 +103,7 @@ class Begins:
 
 _EMPTY: Final[Mapping[str, Any]] = {"tags": {}, "errors": (), "trail": ()}
 
-Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | Shorter | In | Begins
+Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | In | Begins
 
 
 def _all_hold(conditions: Iterable[Condition], task: Task) -> bool:
@@ -160,9 +149,9 @@ class Change:
     """One transition of one task, as one conditional write.
 
     ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
-    the fields of ``put`` are written, those of ``clear`` emptied, the entries of ``append`` added
-    to their lists and the numbers of ``add`` added; with ``gone`` the task is removed instead, and
-    if it is ``spent`` by ``put``, only what this and ``clear`` leave of it stays under its id.
+    the fields of ``put`` are written, those of ``clear`` emptied, and the numbers of ``add``
+    added; with ``gone`` the task is removed instead, and if it is ``spent`` by ``put``, only what
+    this and ``clear`` leave of it stays under its id.
     ``version`` grows by one with each change, and ``last_move`` names it.
     ``done_when`` recognises a task on which this very change has already taken effect (its answer
     was lost, or the caller repeats itself).
@@ -182,7 +171,6 @@ class Change:
     gone: bool = False
     put: Mapping[str, Any] = field(default_factory=dict)
     clear: tuple[str, ...] = ()
-    append: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, int] = field(default_factory=dict)
     done_when: tuple[Condition, ...] = ()
     also: tuple["KeyLock | Change", ...] = ()
@@ -210,8 +198,6 @@ class Change:
         effects: dict[str, Any] = dict.fromkeys(self.clear)
         for name, value in self.put.items():
             effects[name] = value.value(task) if isinstance(value, AfterLength) else value
-        for name, entry in self.append.items():
-            effects[name] = (*getattr(task, name), entry)
         for name, number in self.add.items():
             effects[name] = getattr(task, name) + number
         return altered(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
@@ -233,7 +219,6 @@ class Change:
         if task is None or not self.spends:
             return None
         emptied = {name: _EMPTY.get(name) for name in self.clear}
-        emptied |= {name: (*getattr(task, name), entry) for name, entry in self.append.items()}
         ended = {"place": self.put["spent"], "scheduled_at": self.put["finished_at"]}
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
         return altered(task, **{**emptied, **self.put, **ended, **written})

@@ -112,6 +112,11 @@ def settle(payload_bytes: int = 0, *, kept: bool = True) -> Units:
     return Units(item_units(payload_bytes) + (2 if kept else 1))
 
 
+def failure(payload_bytes: int = 0) -> Units:
+    """Return the cost of a report that a task failed; a release and a move cost as much."""
+    return settle(payload_bytes) + Units(read=read_units(OVERHEAD_BYTES + payload_bytes))
+
+
 def life(
     payload_bytes: int = 0,
     *,
@@ -124,7 +129,7 @@ def life(
 
     *retries* and *heartbeats* are how many a task has on average, *batch* the tasks of one call.
     """
-    again = (dequeue(payload_bytes, batch=batch) + settle(payload_bytes)) * retries
+    again = (dequeue(payload_bytes, batch=batch) + failure(payload_bytes)) * retries
     return (
         enqueue(payload_bytes)
         + dequeue(payload_bytes, batch=batch)

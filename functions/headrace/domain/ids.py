@@ -1,17 +1,11 @@
 """Identifiers: sortable where order helps, unguessable where they grant something.
 
-A lease's name is its secret and a few facts about the delivery: the attempt, the task's priority
-if it has one, the worker, and when it began.  They save a read when the worker reports: the write
-checks that they are true, so a name that was tampered with is refused like any other foreign lease.
-
-A lease under a group goes by the group's id alone, as long as that can mean one delivery only.  A
-task that came back to wait since the group was opened may have been under it before, and its
-worker of then knows it by that id: so the next delivery is shown with its whole name, and by the
-group's id nothing happens to it.
+A lease under a group is named by the group's id alone, as long as that can mean one delivery only.
+A task that came back to wait since the group was opened may have been under it before, and its
+worker of then knows it by that id.  So the next delivery is named by its own lease id, and a report
+under the group's id does not change the task.
 """
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -21,15 +15,10 @@ import re
 import secrets
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Final
 
-from headrace.domain.copies import quick
 from headrace.domain.limits import GROUP_ID_RE
-from headrace.domain.task import Priority, Task
-from headrace.domain.times import EPOCH, MICROSECOND, instant_of
+from headrace.domain.task import Task
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, lower case
 WHOLE_ID_RE = re.compile(f"tsk_[{_ALPHABET}]{{26}}", re.ASCII)
@@ -42,10 +31,15 @@ _TASK_LENGTH = 26
 _TIME_LENGTH = 10  # of these, before 16 of random bits
 _SECRET_BITS = 52  # beside 48 of milliseconds
 _TAG_BITS, _TAG_LENGTH = 50, 10
+_LEASE_TIME = slice(4, 14)  # in the id of a lease, behind "lse_"
 _TOKEN_LENGTH = 20
 _KEY_LENGTH = 16  # of a group lease
 _MARK = ":"  # between a group lease and the delivery
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _millis(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
 
 
 def _base32(number: int, length: int) -> str:
@@ -73,8 +67,7 @@ def new_task_id(now: datetime) -> str:
 
 
 def _timed(now: datetime) -> str:
-    millis = int(now.timestamp() * 1000)
-    return _base32(millis, _TIME_LENGTH) + _random32(_TASK_LENGTH - _TIME_LENGTH)
+    return _base32(_millis(now), _TIME_LENGTH) + _random32(_TASK_LENGTH - _TIME_LENGTH)
 
 
 def mistyped(text: str) -> str:
@@ -90,8 +83,7 @@ def mistyped(text: str) -> str:
 
 def derived_task_id(born: datetime, seed: str) -> str:
     """Return the id that *seed* always gives, in the form of new_task_id() at *born*."""
-    millis = int(born.timestamp() * 1000)
-    return "tsk_" + _base32(millis << _RANDOM_BITS | _digest(seed), 26)
+    return "tsk_" + _base32(_millis(born) << _RANDOM_BITS | _digest(seed), 26)
 
 
 def keyed_task_id(secret: bytes, born: datetime, facts: Sequence[str | float]) -> str:
@@ -99,10 +91,9 @@ def keyed_task_id(secret: bytes, born: datetime, facts: Sequence[str | float]) -
 
     Without the secret the id cannot be computed, so no client can take it beforehand.
     """
-    millis = int(born.timestamp() * 1000)
     digest = hmac.digest(secret, json.dumps(facts).encode(), "sha256")
     number = int.from_bytes(digest[: _RANDOM_BITS // 8])
-    return "tsk_" + _base32(millis << _RANDOM_BITS | number, _TASK_LENGTH)
+    return "tsk_" + _base32(_millis(born) << _RANDOM_BITS | number, _TASK_LENGTH)
 
 
 def new_batch_id(now: datetime) -> str:
@@ -110,9 +101,12 @@ def new_batch_id(now: datetime) -> str:
     return "bat_" + _timed(now)
 
 
-def new_lease_token() -> str:
-    """Return a fresh secret of 100 random bits that only the holder of a lease knows."""
-    return "lse_" + _random32(_TOKEN_LENGTH)
+def new_lease_id(now: datetime, tag: str = "") -> str:
+    """Return a fresh id of a lease granted *now*, with a secret of 100 random bits.
+
+    A *tag* is a part of the secret: see is_tagged().
+    """
+    return "lse_" + _base32(_millis(now), _TIME_LENGTH) + tag + _random32(_TOKEN_LENGTH - len(tag))
 
 
 def new_lease_tag() -> str:
@@ -125,14 +119,10 @@ def lease_tag_of(text: str) -> str:
     return _base32(_digest(text) >> _RANDOM_BITS - _TAG_BITS, _TAG_LENGTH)
 
 
-def tagged_lease_token(tag: str) -> str:
-    """Return a fresh secret as new_lease_token() does, which begins with *tag*: see is_tagged()."""
-    return "lse_" + tag + _random32(_TOKEN_LENGTH - _TAG_LENGTH)
-
-
-def is_tagged(token: str, tag: str) -> bool:
-    """Return whether a lease's *token* was made with *tag*."""
-    return token.startswith("lse_" + tag)
+def is_tagged(lease_id: str, tag: str) -> bool:
+    """Return whether new_lease_id() made *lease_id*, under a group or not, with *tag*."""
+    own = lease_id.rpartition(_MARK)[2]
+    return own[_LEASE_TIME.stop :].startswith(tag)
 
 
 def new_idempotency_key() -> str:
@@ -173,11 +163,6 @@ def group_of(lease_id: str | None) -> str | None:
     return lease_id.partition(_MARK)[0]
 
 
-def token_of(lease_id: str) -> str:
-    """Return the token of a delivery's lease, unique whether it is under a group or not."""
-    return lease_id.rpartition(_MARK)[2]
-
-
 def leases_of(group_id: str) -> str:
     """Return the prefix of the leases of all deliveries under a group."""
     return group_id + _MARK
@@ -187,14 +172,43 @@ def opened_at(group_id: str) -> datetime:
     """Return when a group was opened, to the millisecond; long ago for what is no group's id."""
     if not is_group_id(group_id):
         return _LONG_AGO
+    return _instant(_number(group_id.split("_")[1]) >> _SECRET_BITS)
+
+
+def granted_at(lease_id: str) -> datetime:
+    """Return when a lease was granted, or its group opened if a group's id names it.
+
+    To the millisecond.  *lease_id* must be an id that the service has made.
+    """
+    if is_group_id(lease_id):
+        return opened_at(lease_id)
+    return _instant(_number(lease_id.rpartition(_MARK)[2][_LEASE_TIME]))
+
+
+def was_under(task: Task, lease_id: str) -> bool:
+    """Return whether the latest delivery of *task*, which may have ended, was under *lease_id*.
+
+    To the millisecond.  *lease_id* must be an id that the service has made, and not a group's.
+    """
+    return task.started_at is not None and _instant(_millis(task.started_at)) == granted_at(
+        lease_id
+    )
+
+
+def _number(text: str) -> int:
+    """Return the number that _base32() wrote."""
     number = 0
-    for character in group_id.split("_")[1]:
+    for character in text:
         number = number << 5 | _ALPHABET.index(character)
-    return datetime.fromtimestamp((number >> _SECRET_BITS) / 1000, UTC)
+    return number
+
+
+def _instant(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, UTC)
 
 
 def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
-    """Return whether a task was last settled under this group, by whichever name of its lease."""
+    """Return whether a task was last settled under this group, by either id of its lease."""
     return settled_lease_id is not None and settled_lease_id.startswith(group_id)
 
 
@@ -205,7 +219,7 @@ def new_undo_id(now: datetime) -> str:
 
 def action_id(seen_at: datetime, seed: str) -> str:
     """Return the id that *seed* always gives, ``act_`` and 26 characters, the latest first."""
-    millis = (1 << 48) - 1 - int(seen_at.timestamp() * 1000)
+    millis = (1 << 48) - 1 - _millis(seen_at)
     return "act_" + _base32(millis << _RANDOM_BITS | _digest(seed), 26)
 
 
@@ -224,79 +238,10 @@ def shard_of(task_id: str, shards: int) -> int:
     return zlib.crc32(task_id.encode()) % shards
 
 
-_WORKERS: Final = 1_000  # whose names are remembered as leases have them
-_LEASE: Final = re.compile(
-    r"([^.]+)"  # the secret
-    r"\.(0|[1-9][0-9]{0,8})([hnl]?)"  # attempt, and priority
-    r"\.([^.]*)"  # the worker
-    r"(?:\.(0|[1-9a-f][0-9a-f]{0,14}))?"  # when the delivery began
-)
-"""One lease has one name: so numbers are without zeros in front."""
-_LAST: Final = (datetime(9999, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
-_LETTERS: Final = {"h": Priority.HIGH, "n": Priority.NORMAL, "l": Priority.LOW, "": None}
-
-
-@lru_cache(_WORKERS)
-def _written(worker: str) -> str:
-    return base64.urlsafe_b64encode(worker.encode()).decode().rstrip("=")
-
-
-@lru_cache(_WORKERS)
-def _read(text: str) -> str | None:
-    """Return the worker's name that *text* is for; None for one that we did not write."""
-    try:
-        padded = text + "=" * (-len(text) % 4)
-        worker = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (ValueError, binascii.Error):
-        return None
-    return worker if _written(worker) == text else None
-
-
-def _instant(text: str) -> datetime | None:
-    """Return when a delivery began, as its lease says; None for what is no instant."""
-    micros = int(text, 16)
-    return instant_of(micros) if micros <= _LAST else None
-
-
-@quick
-class LeaseName:
-    """A lease as its worker names it."""
-
-    secret: str
-    attempt: int
-    worker: str | None = None
-    priority: Priority | None = None
-    started_at: datetime | None = None
-
-    def __str__(self) -> str:
-        worker = _written(self.worker or "")
-        letter = "" if self.priority is None else self.priority[0]
-        began = "" if self.started_at is None else f".{(self.started_at - EPOCH) // MICROSECOND:x}"
-        return f"{self.secret}.{self.attempt}{letter}.{worker}{began}"
-
-    @classmethod
-    def of(cls, task: Task) -> "LeaseName":
-        """Return the name of the lease *task* is under."""
-        return cls(task.lease_id or "", task.attempts, task.worker, task.priority, task.started_at)
-
-    @classmethod
-    def parse(cls, name: str) -> "LeaseName | None":
-        """Return *name* as parsed; None when we did not write it."""
-        known = _LEASE.fullmatch(name)
-        if known is None:
-            return None
-        secret, attempt, letter, text, began = known.groups()
-        worker = _read(text)
-        started_at = None if began is None else _instant(began)
-        if worker is None or (began is not None and started_at is None):
-            return None
-        return cls(secret, int(attempt), worker or None, _LETTERS[letter], started_at)
-
-
 def shown_lease(task: Task) -> str:
-    """Return the name of its lease that the worker of *task* is given."""
+    """Return the id by which the worker of *task* names its lease."""
     group = group_of(task.lease_id)
-    return str(LeaseName.of(task)) if group is None or _was_under(group, task) else group
+    return task.lease_id or "" if group is None or _was_under(group, task) else group
 
 
 def _was_under(group: str, task: Task) -> bool:
@@ -305,8 +250,6 @@ def _was_under(group: str, task: Task) -> bool:
     return returned or settled_under(group, task.settled_lease_id)
 
 
-def names_lease(name: str, task: Task) -> bool:
-    """Return whether *name* means the lease that *task* is under; a whole name always may."""
-    whole = LeaseName.of(task)
-    # Names that were given out before they said when the delivery began hold to their end.
-    return name in (shown_lease(task), str(whole), str(replace(whole, started_at=None)))
+def names_lease(lease_id: str, task: Task) -> bool:
+    """Return whether *lease_id* names the lease that *task* is under."""
+    return lease_id in (shown_lease(task), task.lease_id)

@@ -118,9 +118,9 @@ class LeaseGroup:
         """Return whether the group has passed its end and was not closed."""
         return self.state is not GroupState.CLOSED and not self.holds(now)
 
-    def new_lease(self, token: str) -> str:
-        """Return the lease of one delivery under this group; *token* makes it unique."""
-        return leases_of(self.id) + token
+    def with_delivery(self, lease_id: str) -> str:
+        """Return the id of the lease of one delivery under this group; *lease_id* is unique."""
+        return leases_of(self.id) + lease_id
 
 
 def group_item(group_id: str) -> tuple[str, str]:

@@ -391,9 +391,8 @@ def end(
         kept_fields = _FOR_EVENT if queue.tells_of(target) else frozenset()
         put = {name: value for name, value in change.put.items() if name in kept_fields}
         put |= {"spent": place, **finish}
-        append = {name: value for name, value in change.append.items() if name in kept_fields}
         clear = tuple(name for name in _TOMBSTONE if name not in kept_fields)
-        ended = altered(change, when=when, gone=True, put=put, clear=clear, append=append, add={})
+        ended = altered(change, when=when, gone=True, put=put, clear=clear, add={})
     else:
         put = {**change.put, "place": place, "scheduled_at": now, **finish}
         ended = altered(change, when=when, put=put, clear=LEASE)

@@ -12,7 +12,7 @@ from math import ceil
 from typing import Final
 
 from headrace.domain.errors import IdempotencyConflict, Unavailable
-from headrace.domain.ids import is_tagged, token_of
+from headrace.domain.ids import is_tagged
 from headrace.domain.task import State, Task
 
 KEPT: Final = timedelta(minutes=15)
@@ -112,7 +112,7 @@ class NotedBatch:
             task.state is State.INFLIGHT
             and task.lease_id is not None
             and task.lease_expires_at is not None
-            and is_tagged(token_of(task.lease_id), self.tag)
+            and is_tagged(task.lease_id, self.tag)
             and task.lease_expires_at > now
         )
 

@@ -1,9 +1,8 @@
 """What a worker's report does to the task it holds, and what a lapsed lease does.
 
-A report is planned before its task is read: the name of its lease says which delivery it is about,
-and everything else is *assumed* to be as for most tasks (no retry strategy, room
-in its lists).  Each assumption is a condition of the write, so a wrong one costs a refused write
-and a second plan from the task as read, never a wrong result.
+A success and a heartbeat are planned from the report alone: the lease that it names is the
+condition of the write.  Everything else is planned from the task as it was read, which cannot
+change under the same lease in a way that matters.
 """
 
 from collections.abc import Mapping
@@ -20,18 +19,15 @@ from headrace.domain.change import (
     Condition,
     Equals,
     In,
-    Shorter,
-    Unset,
-    UnsetOrAfter,
     UnsetOrAtMost,
 )
 from headrace.domain.copies import altered, quick
-from headrace.domain.ids import group_of, leases_of, opened_at
+from headrace.domain.ids import group_of, is_group_id, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, end, release_dedupe_key
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
-from headrace.domain.task import DeadReason, ErrorKind, Hop, Priority, State, Task, TaskError
+from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskError
 from headrace.domain.task_fields import ClearedBy, cleared
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND
@@ -41,88 +37,78 @@ BY_THE_SERVICE: Final = "-"
 
 
 @quick
-class Delivery:
-    """A delivery as its worker knows it; ``task`` only once the store has been asked.
+class ReportedLease:
+    """A lease as a report names it: by its id, or by that of its lease group.
 
-    ``group`` is the group whose id its worker calls the lease by, if it does; the lease itself,
-    attempt, worker and priority are then known only from the task.  ``report_digest`` is made of
-    the worker's report; the task keeps it, to tell a repeat from another report.
+    ``digest`` is made of the report; the task keeps it, to tell a repeat from another report.
     """
 
     task_id: str
     queue: str
     lease_id: str
-    attempts: int
-    worker: str | None = None
-    task: Task | None = None
-    group: str | None = None
-    priority: Priority | None = None
-    started_at: datetime | None = None
-    report_digest: str = BY_THE_SERVICE
+    digest: str = BY_THE_SERVICE
 
     @classmethod
-    def of(
-        cls, task: Task, *, group: str | None = None, report_digest: str = BY_THE_SERVICE
-    ) -> "Delivery":
-        """Return the delivery that *task*, as it was read, is in."""
-        return cls(
-            task.id,
-            task.queue,
-            task.lease_id or "",
-            task.attempts,
-            task.worker,
-            task,
-            group,
-            task.priority,
-            task.started_at,
-            report_digest,
-        )
-
-    @property
-    def grouped(self) -> bool:
-        """Return whether the lease ends when that of a group does."""
-        return self.group is not None or group_of(self.lease_id) is not None
+    def of(cls, task: Task) -> "ReportedLease":
+        """Return the lease of *task*, which the service ends without a report."""
+        return cls(task.id, task.queue, task.lease_id or "")
 
 
 def heartbeat(
-    held: Delivery, queue: Queue, *, now: datetime, keepalive: Seconds | None, progress: str | None
+    lease: ReportedLease,
+    queue: Queue,
+    *,
+    now: datetime,
+    keepalive: Seconds | None,
+    progress: str | None,
+    task: Task | None = None,
 ) -> Change:
     """Plan a longer lease.  No index key changes, unless the lease is cut shorter than granted.
 
-    Under a group nothing moves: its end is the group's, which is put off by itself.
+    Under a group nothing moves: its end is the group's, which is put off by itself.  Without a
+    *task* that was read, the write requires that the lease is not cut shorter.
     """
     row = rule(Action.HEARTBEAT, State.INFLIGHT, State.INFLIGHT)
-    when = _held(row, held)
+    when = _under(lease, task)
     put: dict[str, Any] = {}
-    if held.grouped:
+    if is_group_id(lease.lease_id) or group_of(lease.lease_id) is not None:
         pass
     elif keepalive is None:
         put["lease_expires_at"] = AfterLength(now)
     else:
         until = now + timedelta(seconds=keepalive)
         put |= {"lease_expires_at": until, "lease_length": timedelta(seconds=keepalive)}
-        if held.task is None:
+        if task is None:
             when = (*when, AtMost("scheduled_at", until))
-        elif held.task.scheduled_at > until:
+        elif task.scheduled_at > until:
             put["scheduled_at"] = until
-            put["place"] = place_in(queue, State.INFLIGHT, held.task_id)
+            put["place"] = place_in(queue, State.INFLIGHT, task.id)
     if progress is not None:
         put |= {"progress": progress, "has_progress": True}
-    return Change(row, held.task_id, when=when, put=put)
+    return Change(row, lease.task_id, when=when, put=put)
 
 
-def succeed(held: Delivery, queue: Queue, *, now: datetime, result: str | None) -> Change:
-    """Plan a success: the result is kept as long as the queue keeps history."""
+def succeed(
+    lease: ReportedLease,
+    queue: Queue,
+    *,
+    now: datetime,
+    result: str | None,
+    task: Task | None = None,
+) -> Change:
+    """Plan a success: the result is kept as long as the queue keeps history.
+
+    Without a *task* that was read, the write requires that it has no dedupe key.
+    """
     row = rule(Action.SUCCEED, State.INFLIGHT, State.SUCCEEDED)
-    when, settled, done_when = _marks(row, held)
-    put = settled if result is None else {**settled, "result": result}
-    change = Change(row, held.task_id, when=when, put=put, done_when=done_when)
+    put = {} if result is None else {"result": result}
+    change = _settled(Change(row, lease.task_id, put=put), lease, task)
     retention = queue.settings.history_retention_in_seconds
-    return end(change, queue, now=now, retention=retention, of=held.task)
+    return end(change, queue, now=now, retention=retention, of=task)
 
 
 def fail(
-    held: Delivery,
+    task: Task,
     queue: Queue,
     *,
     now: datetime,
@@ -130,25 +116,16 @@ def fail(
     retryable: bool,
     delay: Seconds | None,
     spread: float,
-    action: Action = Action.FAIL,
+    lease: ReportedLease | None = None,
 ) -> Change:
     """Plan what a failed attempt leads to: a retry after a backoff, or the dead letters.
 
     *delay* is the wait the worker asked for; *spread* is the random number of the jitter.
     """
-    row = rule(action, State.INFLIGHT, State.ENQUEUED)
-    change = _longer(Change(row, held.task_id), held, "errors", error, most=limits.ERRORS_KEPT)
+    change = _failed(Action.FAIL, task, error, lease)
     if not retryable:
-        return _bury(change, held, queue, DeadReason.REJECTED, now=now)
-
-    if held.task is None:
-        change = altered(change, when=(*change.when, Unset("retry")))
-    strategy = (held.task.retry if held.task else None) or queue.settings.retry_strategy
-    if held.attempts > strategy.max_retries:
-        return _bury(change, held, queue, DeadReason.EXHAUSTED, now=now)
-
-    seconds = delay if delay is not None else strategy.delay_seconds(held.attempts, spread)
-    return _wait(change, held, queue, now=now, seconds=seconds)
+        return _bury(change, task, queue, DeadReason.REJECTED, now=now)
+    return _retry(change, task, queue, now=now, delay=delay, spread=spread)
 
 
 def reject_lost(task: Task, queue: Queue, *, now: datetime) -> Change:
@@ -162,13 +139,11 @@ def reject_lost(task: Task, queue: Queue, *, now: datetime) -> Change:
         type="PayloadLost",
         message="the payload is missing, or is not what was enqueued (sha256 differs)",
     )
-    held = Delivery.of(task)
-    return fail(held, queue, now=now, error=error, retryable=False, delay=None, spread=0)
+    return fail(task, queue, now=now, error=error, retryable=False, delay=None, spread=0)
 
 
 def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change:
     """Plan what a lapsed lease leads to: the same as a failed attempt."""
-    held = Delivery.of(task)
     error = TaskError(
         attempt=task.attempts,
         at=now,
@@ -178,16 +153,8 @@ def reclaim(task: Task, queue: Queue, *, now: datetime, spread: float) -> Change
         type="LeaseExpired",
         message="lease expired" + (f" (worker {task.worker})" if task.worker else ""),
     )
-    return fail(
-        held,
-        queue,
-        now=now,
-        error=error,
-        retryable=True,
-        delay=None,
-        spread=spread,
-        action=Action.RECLAIM,
-    )
+    change = _failed(Action.RECLAIM, task, error, None)
+    return _retry(change, task, queue, now=now, delay=None, spread=spread)
 
 
 class ReleaseReason(Enum):
@@ -199,22 +166,24 @@ class ReleaseReason(Enum):
 
 
 def release(
-    held: Delivery,
+    task: Task,
     queue: Queue,
     *,
     now: datetime,
     reason: ReleaseReason = ReleaseReason.REPORTED,
     delay: Seconds | None = None,
+    lease: ReportedLease | None = None,
 ) -> Change:
     """Plan giving a task back unworked, due now or after a *delay*: the attempt does not count."""
     actor = Actor.SERVICE if reason is ReleaseReason.GROUP_CLOSED else None
     row = rule(Action.RELEASE, State.INFLIGHT, State.ENQUEUED, actor=actor)
-    change = Change(row, held.task_id, add={"attempts": -1})
-    change = _wait(change, held, queue, now=now, seconds=delay or 0)
+    change = Change(row, task.id, add={"attempts": -1})
+    change = _settled(change, lease or ReportedLease.of(task), task)
+    change = _wait(change, task, queue, now=now, seconds=delay or 0)
     keeps_its_turn = reason is ReleaseReason.UNDELIVERED and change.rule.target is State.ENQUEUED
-    if held.task is None or not keeps_its_turn:
+    if not keeps_its_turn:
         return change
-    task, due = held.task, held.task.due_at
+    due = task.due_at
     if task.slot is not None:  # a due time is for one delivery, lest its slot count twice
         due += MICROSECOND
     turn = turn_kept(task)
@@ -223,10 +192,11 @@ def release(
 
 
 def move(
-    held: Delivery,
+    task: Task,
     target: Queue,
     *,
     now: datetime,
+    lease: ReportedLease,
     delay: Seconds | None,
     payload: str | None,
     tags: Mapping[str, str] | None,
@@ -238,119 +208,100 @@ def move(
     """
     row = rule(Action.MOVE, State.INFLIGHT, State.ENQUEUED)
     due_at = now + timedelta(seconds=delay or 0)
-    hop = Hop(held.queue, now)
-    change = _longer(Change(row, held.task_id), held, "trail", hop, most=limits.TRAIL_KEPT)
-    change = _report(change, held)
-    change = _of_priority(change, held, target)
+    trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
     put, unset = new_life(
-        target, held.task_id, due_at=due_at, now=now, priority=held.priority, turn=turn
+        target, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn
     )
     given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
     clear = (*LEASE, *cleared(ClearedBy.MOVE), *unset)
-    return release_dedupe_key(altered(change, put={**change.put, **put}, clear=clear), held.task)
+    change = Change(row, task.id, put={"trail": trail, **put}, clear=clear, turn=turn)
+    return release_dedupe_key(_settled(change, lease, task), task)
 
 
-def _longer(change: Change, held: Delivery, name: str, entry: object, *, most: int) -> Change:
-    """Add *entry* to the list *name*, which keeps the last *most*; unread, it must have room."""
-    if held.task is None:
-        return altered(change, when=(Shorter(name, most),), append={name: entry})
-    return altered(change, put={name: (*getattr(held.task, name), entry)[-most:]})
-
-
-def _held(row: Rule, held: Delivery) -> tuple[Condition, ...]:
-    """What the table asks of the state and the lease."""
-    where = In(held.queue, State.INFLIGHT)
-    if row.lease is LeaseRule.CLOSED:
-        return (where, Equals("lease_id", held.lease_id))
-    if row.lease is LeaseRule.LAPSED:
-        lapsed = held.task.lease_expires_at if held.task else None
-        return (where, Equals("lease_id", held.lease_id), Equals("lease_expires_at", lapsed))
-    if held.task is None and held.group is not None:
+def _under(lease: ReportedLease, task: Task | None) -> tuple[Condition, ...]:
+    """Return the conditions that the task is still under *lease*, as named or as read."""
+    where = In(lease.queue, State.INFLIGHT)
+    if task is not None:
+        return (where, Equals("lease_id", task.lease_id))
+    if is_group_id(lease.lease_id):
         return (
             where,
-            Begins("lease_id", leases_of(held.group)),
-            Begins("settled_lease_id", held.group, not_so=True),
-            UnsetOrAtMost("returned_at", opened_at(held.group)),
+            Begins("lease_id", leases_of(lease.lease_id)),
+            Begins("settled_lease_id", lease.lease_id, not_so=True),
+            UnsetOrAtMost("returned_at", opened_at(lease.lease_id)),
         )
-    lease: tuple[Condition, ...] = (where, Equals("lease_id", held.lease_id))
-    if held.task is None:  # what the name of the lease says besides must be true
-        worker = Equals("worker", held.worker) if held.worker else Unset("worker")
-        lease = (*lease, Equals("attempts", held.attempts), worker)
-        if held.started_at is not None:
-            lease = (*lease, Equals("started_at", held.started_at))
-    return lease
+    return (where, Equals("lease_id", lease.lease_id))
 
 
-def _report(change: Change, held: Delivery) -> Change:
-    """Add what every report asks, and the mark by which a repeat of it is recognised."""
-    when, settled, done_when = _marks(change.rule, held)
-    return altered(
-        change,
-        when=(*when, *change.when),
-        put={**change.put, **settled},
-        done_when=done_when,
-    )
+def _settled(change: Change, lease: ReportedLease, task: Task | None) -> Change:
+    """Complete a change that ends a delivery: only under its lease, as the lifecycle table says.
 
-
-def _marks(
-    row: Rule, held: Delivery
-) -> tuple[tuple[Condition, ...], dict[str, Any], tuple[Condition, ...]]:
-    """Return the conditions of every report, the mark that it leaves, and how to recognise it."""
-    settled: dict[str, Any] = {}
-    if row.lease is LeaseRule.HELD:
-        name = held.group or held.lease_id
-        settled = {
-            "settled_lease_id": name,
-            "settled_status": str(row.action),
-            "settled_digest": held.report_digest,
+    A report leaves a mark in the task, by which a repeat of it is recognised.
+    """
+    when = _under(lease, task)
+    if change.rule.lease is LeaseRule.LAPSED and task is not None:
+        when = (*when, Equals("lease_expires_at", task.lease_expires_at))
+    marks: dict[str, Any] = {}
+    if change.rule.lease is LeaseRule.HELD:
+        marks = {
+            "settled_lease_id": lease.lease_id,
+            "settled_status": str(change.rule.action),
+            "settled_digest": lease.digest,
         }
-    return _held(row, held), settled, _already(row, held, settled)
+    done_when = _already(change.rule, lease, task, marks)
+    return altered(change, when=when, put={**change.put, **marks}, done_when=done_when)
 
 
-def _already(row: Rule, held: Delivery, settled: Mapping[str, str]) -> tuple[Condition, ...]:
-    """What the task shows when this report took effect before; only a move leads elsewhere.
+def _already(
+    row: Rule, lease: ReportedLease, task: Task | None, marks: Mapping[str, str]
+) -> tuple[Condition, ...]:
+    """Return what the task shows if this report took effect before; only a move leads elsewhere.
 
     A group's id alone does not show that: the task may be under the group once more.
     """
-    if held.group is not None and held.task is None:
+    if task is None and is_group_id(lease.lease_id):
         return ()
-    marks = [Equals(name, value) for name, value in settled.items()]
-    if marks and row.action is not Action.MOVE:
-        marks.append(Equals("queue", held.queue))
-    return tuple(marks)
+    shown = [Equals(name, value) for name, value in marks.items()]
+    if shown and row.action is not Action.MOVE:
+        shown.append(Equals("queue", lease.queue))
+    return tuple(shown)
 
 
-def _wait(
-    change: Change, held: Delivery, queue: Queue, *, now: datetime, seconds: Seconds
+def _failed(action: Action, task: Task, error: TaskError, lease: ReportedLease | None) -> Change:
+    """Return the start of a change that ends an attempt with *error*."""
+    errors = (*task.errors, error)[-limits.ERRORS_KEPT :]
+    change = Change(rule(action, State.INFLIGHT, State.ENQUEUED), task.id, put={"errors": errors})
+    return _settled(change, lease or ReportedLease.of(task), task)
+
+
+def _retry(
+    change: Change,
+    task: Task,
+    queue: Queue,
+    *,
+    now: datetime,
+    delay: Seconds | None,
+    spread: float,
 ) -> Change:
+    """Plan the next attempt after *delay*, else after the backoff; or the end without one."""
+    strategy = task.retry or queue.settings.retry_strategy
+    if task.attempts > strategy.max_retries:
+        return _bury(change, task, queue, DeadReason.EXHAUSTED, now=now)
+    seconds = delay if delay is not None else strategy.delay_seconds(task.attempts, spread)
+    return _wait(change, task, queue, now=now, seconds=seconds)
+
+
+def _wait(change: Change, task: Task, queue: Queue, *, now: datetime, seconds: Seconds) -> Change:
     """Plan to wait again, unless the task would expire before its turn."""
     due_at = now + timedelta(seconds=seconds)
-    expires_at = held.task.expires_at if held.task else None
-    if expires_at is not None and expires_at <= due_at:
-        return _bury(change, held, queue, DeadReason.EXPIRED, now=now)
-    change = _of_priority(_report(change, held), held, queue)
-    wait, unset = waiting(queue, held.task_id, due_at, held.priority, returned=True)
-    return altered(
-        change,
-        when=(*change.when, UnsetOrAfter("expires_at", due_at)),
-        put={**change.put, **wait, "returned_at": now},
-        clear=(*LEASE, *unset),
-    )
+    if task.expires_at is not None and task.expires_at <= due_at:
+        return _bury(change, task, queue, DeadReason.EXPIRED, now=now)
+    wait, unset = waiting(queue, task.id, due_at, task.priority, returned=True)
+    return altered(change, put={**change.put, **wait, "returned_at": now}, clear=(*LEASE, *unset))
 
 
-def _of_priority(change: Change, held: Delivery, queue: Queue) -> Change:
-    """Complete a change that puts an unread task into the lane of *queue* for its priority."""
-    if held.task is not None or queue.settings.priority is None:
-        return change
-    known = Unset("priority") if held.priority is None else Equals("priority", held.priority)
-    return altered(change, when=(*change.when, known))
-
-
-def _bury(
-    change: Change, held: Delivery, queue: Queue, reason: DeadReason, *, now: datetime
-) -> Change:
+def _bury(change: Change, task: Task, queue: Queue, reason: DeadReason, *, now: datetime) -> Change:
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
-    put = {**change.put, "dead_reason": reason}
-    change = _report(altered(change, rule=row, put=put), held)
-    return end(change, queue, now=now, retention=queue.dead_retention, of=held.task)
+    change = altered(change, rule=row, put={**change.put, "dead_reason": reason})
+    return end(change, queue, now=now, retention=queue.dead_retention, of=task)

@@ -39,7 +39,7 @@ _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _YEARS: Final = (1970, 9998)  # room for a year's expiry behind the latest
-_LEASE_LENGTH: Final = 512  # of a secret, an attempt and a worker's name in base64
+_LEASE_LENGTH: Final = 512  # far more than any id of a lease has
 CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
 
 

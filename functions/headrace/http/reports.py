@@ -249,7 +249,10 @@ def _unless_null(value: JsonText | None) -> JsonText | None:
     return None if value == _NULL_TEXT else value
 
 
-_HELD: Final = {"task_id": "tsk_01kc5m3v0e8x2r7n4q9w6y1z0a", "lease_id": "lse_8q2w4e6r.1"}
+_HELD: Final = {
+    "task_id": "tsk_01kc5m3v0e8x2r7n4q9w6y1z0a",
+    "lease_id": "lse_01kc5m3v0e8q2w4e6r7t9y1z3x5c7v",
+}
 REPORT: Final[Examples] = {
     "succeeded": example(
         "Done", {"reports": [{**_HELD, "status": "SUCCEEDED", "result": {"rows": 12}}]}

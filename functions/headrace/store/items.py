@@ -229,7 +229,7 @@ ATTRIBUTES: Final = tuple(dict.fromkeys(path.partition(".")[0] for path, _ in FI
 """Every attribute of a task's item."""
 
 _BY_PATH: Final = {path: (name, form) for name, (path, form) in FIELDS.items()}
-_ALWAYS: Final = frozenset({"errors", "trail"})  # an append needs an existing list
+_ALWAYS: Final = frozenset({"errors", "trail"})  # Spark reads empty lists, not nulls
 
 
 _NOT_SPENT: Final = frozenset({"place", "scheduled_at"})

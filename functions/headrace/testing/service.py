@@ -15,7 +15,7 @@ from headrace.client.calls.waiting import CallSteps, Look, TaskLook, look_at_tas
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.domain.errors import NotFound
-from headrace.domain.ids import LeaseName, group_of, names_lease
+from headrace.domain.ids import group_of, names_lease
 from headrace.domain.offload import Lake
 from headrace.domain.task import State, Task
 from headrace.history.recorder import Recorded
@@ -338,7 +338,7 @@ class MemoryService:
         for task in self.store.everything():
             over = task.lease_expires_at is not None and task.lease_expires_at <= self.clock.now
             if over and task.id not in task_ids and group_of(task.lease_id) is None:
-                beat = TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.INFLIGHT)
+                beat = TaskReport(task.id, task.lease_id or "", ReportStatus.INFLIGHT)
                 self.use_cases.reports.report(task.queue, [beat])
         self.use_cases.reaping.run()
 

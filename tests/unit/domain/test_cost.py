@@ -10,6 +10,7 @@ def test_the_life_of_a_small_task_is_eight_writes() -> None:
     assert cost.life().write == 8
     assert cost.life(kept=False).write == 7
     assert cost.life(batch=25).read == 0.02
+    assert cost.life(batch=25, retries=1).read == 1.04
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from headrace.domain import plan, settle
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.domain.settle import Delivery, ReleaseReason
+from headrace.domain.settle import ReleaseReason, ReportedLease
 from headrace.domain.task import TURN_LANE, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings, Turn
 
@@ -43,7 +43,7 @@ def test_only_a_task_that_was_not_handed_out_keeps_its_place(
     slot: str | None, reason: ReleaseReason, due_at: datetime
 ) -> None:
     for queue, turn in ((PLAIN, None), (FAIR, TURN)):
-        held = Delivery.of(delivered(queue, turn=turn, slot=slot))
+        held = delivered(queue, turn=turn, slot=slot)
         put = settle.release(held, queue, now=LATER, reason=reason).put
         keeps_turn = reason is ReleaseReason.UNDELIVERED and turn is not None
         assert put["due_at"] == due_at
@@ -55,7 +55,7 @@ def test_only_a_task_that_was_not_handed_out_keeps_its_place(
 def test_a_task_that_succeeded_is_kept_if_its_queue_keeps_history(kept_for: int) -> None:
     settings = QueueSettings(history_retention_in_seconds=kept_for)
     queue = Queue("mail", settings, NOW, NOW)
-    held = Delivery.of(delivered(queue))
-    change = settle.succeed(held, queue, now=LATER, result=None)
+    lease = ReportedLease.of(delivered(queue))
+    change = settle.succeed(lease, queue, now=LATER, result=None)
     assert change.gone is (kept_for == 0)
     assert ("payload" in change.clear) is (kept_for == 0)

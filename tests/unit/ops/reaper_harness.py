@@ -130,7 +130,7 @@ class ReaperDeployment:
     def grouped(self, queue: str, number: int, group: LeaseGroup) -> None:
         """Lease *number* tasks of *queue* under a group."""
         at = group.granted_until
-        lease = {"lease_id": group.new_lease("lse_1"), "lease_expires_at": at, **_LEASED}
+        lease = {"lease_id": group.with_delivery("lse_1"), "lease_expires_at": at, **_LEASED}
         self.put(queue, State.INFLIGHT, number, 500_000, at, **lease)
         self.store.patch(learn(group.id, queue, now=self.at))
 

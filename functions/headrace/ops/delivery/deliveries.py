@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 from headrace.domain import plan, settle
 from headrace.domain.change import Entry
 from headrace.domain.errors import Unavailable
-from headrace.domain.ids import new_lease_token
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Delivery, ReleaseReason
+from headrace.domain.settle import ReleaseReason
 from headrace.domain.task import Task
 from headrace.ops.delivery.contention import Claims, Crowd, Members
 from headrace.ops.delivery.dequeue import DequeueCall, DequeueResult, Order
@@ -39,7 +38,6 @@ class Deliveries(ServicePart):
         self.arrivals: Arrivals | None = service.store.arrivals
         cheap = self.arrivals is not None  # the store reads without cost
         self.look_at_groups_after = BLOCKED_WHERE_CHEAP_FOR if cheap else BLOCKED_FOR
-        self.new_lease: Callable[[], str] = new_lease_token
         self.claims = Claims(service.random)
         self.crowd = Crowd()
         # A store that tells of arrivals has transactions, so no process loses a lease to another.
@@ -118,9 +116,7 @@ class Deliveries(ServicePart):
             return
         now = self.now()
         changes = [
-            settle.release(
-                Delivery.of(task), sources[task.queue], now=now, reason=ReleaseReason.UNDELIVERED
-            )
+            settle.release(task, sources[task.queue], now=now, reason=ReleaseReason.UNDELIVERED)
             for task in surplus
         ]
         with suppress(Unavailable):  # then their leases lapse

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from headrace.domain import repeat
 from headrace.domain.change import Change, Outcome
 from headrace.domain.errors import Unavailable
-from headrace.domain.ids import lease_tag_of, new_lease_tag, tagged_lease_token
+from headrace.domain.ids import lease_tag_of, new_lease_tag
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.repeat import KeyedRequest, still_running
@@ -33,10 +33,6 @@ from headrace.store.records.repeats import (
     first_of,
     kind_of,
 )
-
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
 
 NotedState: TypeAlias = tuple[repeat.NotedBatch | None, int | None]
 
@@ -128,10 +124,6 @@ class DeliveryBatch:
         self.noted, self.version = batch, record.version
         return True
 
-    def new_lease(self) -> str:
-        """Return a fresh lease by which a repeat knows what this call has leased."""
-        return tagged_lease_token(self.tag)
-
     def _recorded(self, queues: Sequence[Queue]) -> list[Task] | None:
         record = self.store.record(kind_of(self.request), FIRST)
         if record is None:
@@ -166,10 +158,6 @@ class DeliveryBatch:
 class DeliveryBatches(ServicePart):
     """Makes the batches of calls."""
 
-    def __init__(self, service: "Service") -> None:
-        super().__init__(service)
-        self.new_tag: Callable[[], str] = new_lease_tag
-
     def of(
         self,
         request: KeyedRequest,
@@ -192,5 +180,5 @@ class DeliveryBatches(ServicePart):
             within,
             grouped,
             attempt,
-            tag=tag if grouped else self.new_tag(),
+            tag=tag if grouped else new_lease_tag(),
         )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound, Unavailable
-from headrace.domain.ids import LeaseName, group_of
+from headrace.domain.ids import group_of
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import Target
@@ -259,7 +259,7 @@ class PushRun:
                 unknown = [one.task_id for one in page.entries if one.task_id not in known]
                 tasks = store.read(unknown, payload=False).values() if unknown else ()
                 back = [
-                    TaskReport(task.id, str(LeaseName.of(task)), ReportStatus.RELEASED)
+                    TaskReport(task.id, task.lease_id or "", ReportStatus.RELEASED)
                     for task in tasks
                     if (task.queue, task.state) == (self.queue, State.INFLIGHT)
                     and group_of(task.lease_id) == self.group.id
@@ -284,7 +284,7 @@ class PushRun:
         )
         return TaskReport(
             task.id,
-            str(LeaseName.of(task)),  # the whole name: no read, and of this attempt alone
+            task.lease_id or "",  # of this attempt alone, not the group's
             _STATUS[made.action],
             result=made.result,
             error=WorkerError(made.error, made.message, made.detail),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.domain import plan
 from headrace.domain.change import Change, Done, Entry, Outcome, Refused
 from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.ids import new_lease_id
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -352,11 +353,12 @@ class QueueDequeue:
         *,
         task: Task | None = None,
     ) -> Change:
-        token = self.deliveries.new_lease() if self.batch is None else self.batch.new_lease()
+        # A repeat of the call knows by the tag what it has leased.
+        lease_id = new_lease_id(now, self.batch.tag if self.batch else "")
         delivery = plan.dequeue(
             entry,
             self.queue,
-            lease_id=self.group.new_lease(token) if self.group else token,
+            lease_id=self.group.with_delivery(lease_id) if self.group else lease_id,
             now=now,
             worker=self.worker,
             keepalive=self.keepalive,

@@ -29,7 +29,7 @@ from headrace.domain.change import Change, Done, Entry
 from headrace.domain.ids import group_of
 from headrace.domain.lease import GroupState
 from headrace.domain.queue import AGREED_AFTER, Queue
-from headrace.domain.settle import Delivery, ReleaseReason
+from headrace.domain.settle import ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.commits import commit, commit_proposed
 from headrace.ops.shared.leases import GroupStatuses
@@ -97,9 +97,7 @@ class Reaping(ServicePart):
         if group_id is not None:
             group = statuses.of(group_id)
             if group is not None and group.state is GroupState.CLOSED:
-                return settle.release(
-                    Delivery.of(task), queue, now=now, reason=ReleaseReason.GROUP_CLOSED
-                )
+                return settle.release(task, queue, now=now, reason=ReleaseReason.GROUP_CLOSED)
             if group is not None and group.state is GroupState.OPEN:
                 self.service.leases.watch.extended(group)
                 return group.expires_at

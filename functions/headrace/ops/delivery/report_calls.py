@@ -1,7 +1,8 @@
 """Carry out the reports of one call.
 
-Each report is first planned from the lease alone (see ``domain.settle``) and committed without a
-read.  Only the tasks of refused changes are read, and the report is planned again from the task.
+A success and a heartbeat are planned from the lease alone (see ``domain.settle``) and committed
+without a read.  All other reports are planned from the task, and so is a report whose change was
+refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,25 +12,21 @@ from typing import Final
 
 from headrace.domain import limits, settle
 from headrace.domain.change import Change, Done
-from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import group_of
 from headrace.domain.queue import Queue
-from headrace.domain.settle import Delivery
+from headrace.domain.settle import ReportedLease
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import (
     ReportOutcome,
     ReportResult,
     ReportStatus,
     TaskReport,
-    begun_at,
-    child_secret,
-    delivery_as_read,
     if_visible,
     is_repeat,
-    named_delivery,
     not_found,
     refusal_of,
+    reported_lease,
     task_after,
     task_error,
 )
@@ -39,6 +36,7 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unmade
 
 _LOOKS: Final = 5
+_UNREAD: Final = (ReportStatus.SUCCEEDED, ReportStatus.INFLIGHT)  # planned from the lease alone
 
 
 class Reports(ServicePart):
@@ -87,7 +85,7 @@ class Reports(ServicePart):
     def _round(
         self, source: Queue, reports: dict[int, TaskReport], now: datetime
     ) -> dict[int, ReportResult]:
-        """Carry out reports of different tasks: first unread, then, if refused, as read."""
+        """Carry out reports of different tasks."""
         born = {
             place: self._with_children(report, source, now)
             for place, report in reports.items()
@@ -99,38 +97,24 @@ class Reports(ServicePart):
     def _without_children(
         self, reports: dict[int, TaskReport], source: Queue, now: datetime
     ) -> dict[int, ReportResult]:
-        held = {place: named_delivery(report, source) for place, report in reports.items()}
-        blind = {
-            place: self._plan(reports[place], known, source, now)
-            for place, known in held.items()
-            if known is not None
+        results: dict[int, ReportResult] = {}
+        named = [one.task_id for one in reports.values() if one.status not in _UNREAD]
+        tasks = self.store.read(named, payload=False) if named else {}
+        planned = {
+            place: self._plan_unread(report, source, now)
+            if report.status in _UNREAD
+            else self._plan_as_read(report, tasks.get(report.task_id), source, now)
+            for place, report in reports.items()
         }
-        results, refused = self._commit(reports, blind)
-
-        # Only the task shows why an unknown lease name is refused.  The id of a lease group does
-        # not name the attempt, the worker and the priority, which a failure and a release need.
-        unread = [place for place in reports if held[place] is None]
-        if unread:
-            tasks = self.store.read([reports[place].task_id for place in unread])
-            refused |= {place: tasks.get(reports[place].task_id) for place in unread}
-
         for _ in range(_LOOKS):
-            by_sight: dict[int, Change | ReportResult] = {}
-            for place, task in refused.items():
-                report = reports[place]
-                refusal = refusal_of(report, source, task, now)
-                if task is not None and is_repeat(report, source, task):
-                    seen = if_visible(task)
-                    by_sight[place] = ReportResult(report.task_id, ReportOutcome.OK, seen)
-                elif task is None or refusal is not None:
-                    by_sight[place] = refusal or not_found(report)
-                else:
-                    known = delivery_as_read(report, task)
-                    by_sight[place] = self._plan(report, known, source, now)
-            made, refused = self._commit(reports, by_sight)  # refused: the task has just changed
+            made, refused = self._commit(reports, planned)  # refused: the task has just changed
             results |= made
             if not refused:
                 return results
+            planned = {
+                place: self._plan_as_read(reports[place], task, source, now)
+                for place, task in refused.items()
+            }
         message = "the task keeps changing; report again"
         raise Unavailable(message)
 
@@ -148,28 +132,17 @@ class Reports(ServicePart):
         self, report: TaskReport, task: Task | None, source: Queue, now: datetime
     ) -> ReportResult | None:
         """Try once on *task* as it was read; return None if it has changed since."""
-        secret = child_secret(report)
         if task is not None and is_repeat(report, source, task):
-            born = begun_at(report) or task.started_at or now
-            again = self.service.spawning.repeated(
-                report.spawn,
-                secret=secret,
-                born=born,
-                settled_at=task.finished_at or task.enqueued_at,
-            )
+            again = self.service.spawning.repeated(report.spawn, task, lease_id=report.lease_id)
             seen = if_visible(task)
             return ReportResult(report.task_id, ReportOutcome.OK, seen, spawned=again)
-        refusal = refusal_of(report, source, task, now)
-        if task is None or refusal is not None:
-            return refusal or not_found(report)
-        change = self._plan(report, delivery_as_read(report, task), source, now)
-        if isinstance(change, ReportResult):
-            return change
+        change = self._plan_as_read(report, task, source, now)
+        if task is None or isinstance(change, ReportResult):
+            return change if isinstance(change, ReportResult) else not_found(report)
         whole = change if change.seen else change.together(seen=task)
         try:
-            born = task.started_at or now
             children = self.service.spawning.children(
-                report.spawn, task, secret=secret, born=born, now=now
+                report.spawn, task, lease_id=report.lease_id, now=now
             )
             done = self.service.spawning.commit(whole, task, children)
         except InvalidRequest as wrong:
@@ -198,61 +171,88 @@ class Reports(ServicePart):
                 refused[place] = outcome.task
         return results, refused
 
-    def _plan(
-        self, report: TaskReport, held: Delivery, source: Queue, now: datetime
+    def _plan_unread(self, report: TaskReport, source: Queue, now: datetime) -> Change:
+        """Plan a success or a heartbeat from the lease that *report* names."""
+        lease = reported_lease(report, source)
+        if report.status is ReportStatus.SUCCEEDED:
+            return settle.succeed(lease, source, now=now, result=report.result)
+        return settle.heartbeat(
+            lease, source, now=now, keepalive=report.keepalive, progress=report.progress
+        )
+
+    def _plan_as_read(
+        self, report: TaskReport, task: Task | None, source: Queue, now: datetime
     ) -> Change | ReportResult:
+        """Plan *report* from its task; return a result where nothing is to be changed."""
+        refusal = refusal_of(report, source, task, now)
+        if task is not None and is_repeat(report, source, task):
+            return ReportResult(report.task_id, ReportOutcome.OK, if_visible(task))
+        if task is None or refusal is not None:
+            return refusal or not_found(report)
+        return self._plan(report, task, source, now)
+
+    def _plan(
+        self, report: TaskReport, task: Task, source: Queue, now: datetime
+    ) -> Change | ReportResult:
+        lease = reported_lease(report, source)
         match report.status:
             case ReportStatus.SUCCEEDED:
-                return settle.succeed(held, source, now=now, result=report.result)
+                return settle.succeed(lease, source, now=now, result=report.result, task=task)
             case ReportStatus.INFLIGHT:
                 return settle.heartbeat(
-                    held, source, now=now, keepalive=report.keepalive, progress=report.progress
+                    lease,
+                    source,
+                    now=now,
+                    keepalive=report.keepalive,
+                    progress=report.progress,
+                    task=task,
                 )
             case ReportStatus.FAILED:
                 return settle.fail(
-                    held,
+                    task,
                     source,
                     now=now,
-                    error=task_error(report, held, now),
+                    error=task_error(report, task, now),
                     retryable=report.retryable,
                     delay=report.delay_in_seconds,
                     spread=self.service.random.random(),
+                    lease=lease,
                 )
             case ReportStatus.RELEASED:
-                return settle.release(held, source, now=now, delay=report.delay_in_seconds)
+                delay = report.delay_in_seconds
+                return settle.release(task, source, now=now, delay=delay, lease=lease)
             case ReportStatus.MOVED:
-                return self._move(report, held, now)
+                return self._move(report, task, lease, now)
 
-    def _order_fault(self, report: TaskReport, held: Delivery, target: Queue) -> str | None:
-        """Return why a task cannot join the strict order of *target*, with the field first."""
-        if fault := target.order_fault({"delay_in_seconds": report.delay_in_seconds}):
-            return fault
-        task = held.task or self.store.read([held.task_id], payload=False).get(held.task_id)
-        fault = target.group_fault(None if task is None else task.group_key)
-        return fault and f"group_key {fault}"
-
-    def _move(self, report: TaskReport, held: Delivery, now: datetime) -> Change | ReportResult:
+    def _move(
+        self, report: TaskReport, task: Task, lease: ReportedLease, now: datetime
+    ) -> Change | ReportResult:
         try:
             target = self.service.queues.cached(report.to_queue or "")
         except NotFound as missing:
             # If the task was moved before its target was deleted, it was deleted too.
-            return ReportResult(
-                report.task_id, ReportOutcome.INVALID, detail=f"to_queue: {missing}"
-            )
-        if target.strict and (fault := self._order_fault(report, held, target)):
-            return ReportResult(report.task_id, ReportOutcome.INVALID, detail=fault)
+            return ReportResult(task.id, ReportOutcome.INVALID, detail=f"to_queue: {missing}")
+        if target.strict and (fault := _order_fault(report, task, target)):
+            return ReportResult(task.id, ReportOutcome.INVALID, detail=fault)
         in_line = target.settings.groups is not None and not report.delay_in_seconds
-        turn = self.service.lines.take_once(target, held.task_id, held.task) if in_line else None
-        moved = settle.move(
-            held,
+        return settle.move(
+            task,
             target,
             now=now,
+            lease=lease,
             delay=report.delay_in_seconds,
             payload=report.payload,
             tags=report.tags,
-            turn=turn,
+            turn=self.service.lines.take_once(target, task) if in_line else None,
         )
-        return altered(moved, turn=turn)
+
+
+def _order_fault(report: TaskReport, task: Task, target: Queue) -> str | None:
+    """Return why *task* cannot join the strict order of *target*, with the field first."""
+    if fault := target.order_fault({"delay_in_seconds": report.delay_in_seconds}):
+        return fault
+    fault = target.group_fault(task.group_key)
+    return fault and f"group_key {fault}"
 
 
 def _one_of_each_task(waiting: Mapping[int, TaskReport]) -> dict[int, TaskReport]:

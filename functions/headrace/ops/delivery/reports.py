@@ -10,12 +10,12 @@ from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.copies import quick
-from headrace.domain.ids import LeaseName, group_of, is_group_id, names_lease
+from headrace.domain.ids import group_of, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Delivery
+from headrace.domain.settle import ReportedLease
 from headrace.domain.task import ErrorKind, State, Task, TaskError
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.store.call_scope import visible
@@ -152,48 +152,9 @@ class ReportResult:
     spawned: tuple[EnqueueResult, ...] = ()
 
 
-def named_delivery(report: TaskReport, queue: Queue) -> Delivery | None:
-    """Return the delivery that *report* names; None if only the task identifies it."""
-    lease = LeaseName.parse(report.lease_id)
-    if lease is not None:
-        return Delivery(
-            report.task_id,
-            queue.name,
-            lease.secret,
-            lease.attempt,
-            lease.worker,
-            priority=lease.priority,
-            started_at=lease.started_at,
-            report_digest=report.digest(),
-        )
-    group = _named_group(report)
-    waits_again = report.status in (ReportStatus.RELEASED, ReportStatus.MOVED)
-    ranked = waits_again and queue.settings.priority is not None
-    if group is None or report.status is ReportStatus.FAILED or ranked:
-        return None
-    return Delivery(report.task_id, queue.name, "", 0, group=group, report_digest=report.digest())
-
-
-def delivery_as_read(report: TaskReport, task: Task) -> Delivery:
-    """Return the delivery that *report* names, from *task* as it was read."""
-    return Delivery.of(task, group=_named_group(report), report_digest=report.digest())
-
-
-def _named_group(report: TaskReport) -> str | None:
-    """Return the id of the lease group, if *report* names one."""
-    return report.lease_id if is_group_id(report.lease_id) else None
-
-
-def _settled_name(report: TaskReport) -> str | None:
-    """Return the name of the lease that a task keeps when *report* settles it."""
-    lease = LeaseName.parse(report.lease_id)
-    return lease.secret if lease is not None else _named_group(report)
-
-
-def begun_at(report: TaskReport) -> datetime | None:
-    """Return the start of the delivery that *report* ends, if its lease names it."""
-    lease = LeaseName.parse(report.lease_id)
-    return None if lease is None else lease.started_at
+def reported_lease(report: TaskReport, queue: Queue) -> ReportedLease:
+    """Return the lease of a task of *queue* that *report* names."""
+    return ReportedLease(report.task_id, queue.name, report.lease_id, report.digest())
 
 
 def task_after(report: TaskReport, task: Task) -> Task | None:
@@ -206,20 +167,12 @@ def task_after(report: TaskReport, task: Task) -> Task | None:
         return None
     if report.status is ReportStatus.INFLIGHT or task.state is not State.INFLIGHT:
         return task
-    name = _settled_name(report)
-    again = task.settled_lease_id == name and group_of(task.lease_id) != name
-    return task if again else None
+    return task if _is_settled(report, task) else None
 
 
 def if_visible(task: Task) -> Task | None:
     """Return *task*, or None if it has moved to a queue that the caller may not see."""
     return task if visible(task.queue) else None
-
-
-def child_secret(report: TaskReport) -> str:
-    """Return a secret of this delivery, from which the ids of children are derived."""
-    name = _settled_name(report) or ""
-    return f"{name}:{report.task_id}" if _named_group(report) else name
 
 
 def is_repeat(report: TaskReport, queue: Queue, task: Task) -> bool:
@@ -237,8 +190,8 @@ def is_repeat(report: TaskReport, queue: Queue, task: Task) -> bool:
 
 def _is_settled(report: TaskReport, task: Task) -> bool:
     """Return whether a report ended the delivery that *report* names."""
-    name = _settled_name(report)
-    return name is not None and task.settled_lease_id == name and group_of(task.lease_id) != name
+    name = report.lease_id
+    return task.settled_lease_id == name and group_of(task.lease_id) != name
 
 
 def _contradicts(report: TaskReport, queue: Queue, task: Task) -> bool:
@@ -278,14 +231,14 @@ def not_found(report: TaskReport) -> ReportResult:
     )
 
 
-def task_error(report: TaskReport, held: Delivery, now: datetime) -> TaskError:
+def task_error(report: TaskReport, task: Task, now: datetime) -> TaskError:
     return TaskError(
-        attempt=held.attempts,
+        attempt=task.attempts,
         at=now,
-        worker=held.worker,
+        worker=task.worker,
         kind=ErrorKind.FAILED,
         type=report.error.type,
         message=report.error.message,
         detail=report.error.detail,
-        started_at=held.started_at,
+        started_at=task.started_at,
     )

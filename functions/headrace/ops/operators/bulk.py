@@ -344,7 +344,7 @@ class BulkOperations(ServicePart):
         """Plan the action with the turn of *task* in queue *to*: a new one, or the kept one."""
         if to.strict and self.service.lines.keeps_place(to, task):
             return plan(turn=turn_kept(task))
-        turn = self.service.lines.take_once(to, task.id, task)
+        turn = self.service.lines.take_once(to, task)
         change = plan(turn=turn)
         return change if isinstance(change, Unfit) else replace(change, turn=turn)
 

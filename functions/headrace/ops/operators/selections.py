@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
-from headrace.domain.ids import new_lease_token
+from headrace.domain.ids import new_idempotency_key
 from headrace.domain.operate import (
     STATES_BY_ACTION,
     BulkAction,
@@ -87,7 +87,7 @@ class Selections(ServicePart):
         meant = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[action])))
         if to_queue is not None:
             self.check_target(queues, to_queue)
-        name = new_lease_token()[4:]
+        name = new_idempotency_key()
         new = TaskSelection(name, action, tuple(queues), meant, by, now, to_queue=to_queue)
         self.store.put_record(to_record(new), replaces=None)
         return new if only_begin else self.resume(name)

@@ -143,7 +143,7 @@ class Undoing(ServicePart):
         """Bring one task back, unless its key is held or its retention over."""
         if not takes_place(task, queue):
             return self._brought(queue, task, None)
-        turn = self.service.lines.take_once(queue, task.id, task)
+        turn = self.service.lines.take_once(queue, task)
         result = self._brought(queue, task, turn)
         if result.outcome != _RESTORED:
             note_unused(self.store, queue.name, [(task.id, turn)])

@@ -21,7 +21,7 @@ from headrace.domain.lease import GroupState, LeaseGroup
 from headrace.domain.limits import LEASE_QUEUES
 from headrace.domain.patch import Patch
 from headrace.domain.retry import Seconds
-from headrace.domain.settle import Delivery, ReleaseReason
+from headrace.domain.settle import ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.lease_watch import LeaseWatch
@@ -172,9 +172,7 @@ class Leases(ServicePart):
                 for tasks in self._pages(group, place, payload=False):
                     now = self.now()
                     changes = [
-                        settle.release(
-                            Delivery.of(task), queue, now=now, reason=ReleaseReason.GROUP_CLOSED
-                        )
+                        settle.release(task, queue, now=now, reason=ReleaseReason.GROUP_CLOSED)
                         for task in tasks
                     ]
                     outcomes = commit(self.service, changes)

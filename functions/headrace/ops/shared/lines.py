@@ -128,10 +128,9 @@ class Lines(ServicePart):
                 return Places.of(line)
         raise Unavailable("the line of a group keeps changing; try again")
 
-    def take_once(self, queue: Queue, task_id: str, task: Task | None) -> Turn:
-        """Return the turn in *queue* of a task that comes from elsewhere, read if it was not."""
-        task = task or self.store.read([task_id], payload=False).get(task_id)
-        (turn,) = self.take(queue, None if task is None else task.group_key, [task_id])
+    def take_once(self, queue: Queue, task: Task) -> Turn:
+        """Take a turn in *queue* for a task that comes from elsewhere."""
+        (turn,) = self.take(queue, task.group_key, [task.id])
         return turn
 
     def keeps_place(self, queue: Queue, task: Task) -> bool:

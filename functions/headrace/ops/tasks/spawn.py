@@ -10,7 +10,7 @@ from headrace.domain import limits, plan
 from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, Done, KeyLock
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.domain.ids import derived_task_id, is_group_id
+from headrace.domain.ids import derived_task_id, granted_at
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
@@ -68,15 +68,13 @@ class Spawning(ServicePart):
         spawn: Sequence[tuple[str, TaskSpec]],
         parent: Task,
         *,
-        secret: str,
-        born: datetime,
+        lease_id: str,
         now: datetime,
     ) -> tuple[Child, ...]:
-        """Return the children of a report about *parent* made under the lease *secret*.
+        """Return the children of a report about *parent* that names its lease *lease_id*.
 
-        *born* is when that delivery began: the same lease always gives the same ids.
-        Raises InvalidRequest naming the entry whose queue is missing, whose batch takes no members,
-        or whose time is over.
+        The same lease always gives the same ids.  Raises InvalidRequest naming the entry whose
+        queue is missing, whose batch takes no members, or whose time is over.
         """
         made: list[Child] = []
         spawn = self._with_unique_ids(spawn, now)
@@ -104,7 +102,7 @@ class Spawning(ServicePart):
                 message = f"spawn[{place}].{fault}"
                 raise InvalidRequest(message)
             joined = replace(new, batches=tuple(keys[one] for one in new.batches))
-            made.append(Child(queue, joined, _id_of(place, new, secret, born), due_at))
+            made.append(Child(queue, joined, _id_of(place, new, lease_id, parent.id), due_at))
         return self._in_line(made, now)
 
     def _with_unique_ids(
@@ -204,14 +202,14 @@ class Spawning(ServicePart):
     def repeated(
         self,
         spawn: Sequence[tuple[str, TaskSpec]],
+        parent: Task,
         *,
-        secret: str,
-        born: datetime,
-        settled_at: datetime,
+        lease_id: str,
     ) -> tuple[EnqueueResult, ...]:
-        """Return the results for the children of a report that took effect *settled_at*."""
+        """Return the results for the children of a report about *parent* that took effect."""
+        settled_at = parent.finished_at or parent.enqueued_at
         spawn = self._with_unique_ids(spawn, settled_at)
-        ids = [_id_of(place, new, secret, born) for place, (_, new) in enumerate(spawn)]
+        ids = [_id_of(place, new, lease_id, parent.id) for place, (_, new) in enumerate(spawn)]
         now, found = self.now(), {**self.store.read(ids), **self.store.tombstones(ids)}
         there = {task_id for task_id, task in found.items() if task.has_id(now)}
         return tuple(
@@ -309,16 +307,20 @@ def ids_of_children(task: Task) -> Iterator[str]:
 
     Those whose id the worker chose are not known, and take no place among them.
     """
-    name, began = task.settled_lease_id, task.started_at
-    if name is None or began is None or task.settled_status not in _BEAR:
+    lease_id = task.settled_lease_id
+    if lease_id is None or task.settled_status not in _BEAR:
         return
-    secret = f"{name}:{task.id}" if is_group_id(name) else name
     for place in range(limits.SPAWN):
-        yield derived_task_id(began, f"{secret}:{place}")
+        yield _derived_id(place, lease_id, task.id)
 
 
-def _id_of(place: int, new: TaskSpec, secret: str, born: datetime) -> str:
-    return new.id or derived_task_id(born, f"{secret}:{place}")
+def _id_of(place: int, new: TaskSpec, lease_id: str, parent_id: str) -> str:
+    return new.id or _derived_id(place, lease_id, parent_id)
+
+
+def _derived_id(place: int, lease_id: str, parent_id: str) -> str:
+    """Return the id of a child that a report under *lease_id* makes; that of a group may do so."""
+    return derived_task_id(granted_at(lease_id), f"{lease_id}:{parent_id}:{place}")
 
 
 def _twins(

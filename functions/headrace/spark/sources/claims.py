@@ -19,7 +19,6 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.domain.ids import LeaseName
 from headrace.domain.task import Task
 from headrace.store.base import Record, Store, every_record
 
@@ -215,17 +214,12 @@ def lapsed_in(
 def is_leased(task: Task | None, lease: str, queue: str) -> bool:
     """Return whether *task* is in flight in *queue* under this very *lease*."""
     here = task is not None and task.queue == queue
-    return here and task is not None and task.lease_id == _secret(lease)
+    return here and task is not None and task.lease_id == lease
 
 
 def settled(task: Task | None, lease: str, group: str) -> bool:
     """Tell whether the last report about *task* was of this lease of a group."""
-    return task is not None and task.settled_lease_id in (_secret(lease), group)
-
-
-def _secret(lease: str) -> str:
-    name = LeaseName.parse(lease)
-    return lease if name is None else name.secret
+    return task is not None and task.settled_lease_id in (lease, group)
 
 
 def _bare(rows: pa.RecordBatch, inline: int) -> pa.RecordBatch:

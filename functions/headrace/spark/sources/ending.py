@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.ids import LeaseName
+from headrace.domain.ids import was_under
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import NAME_RE, pattern_fault
@@ -185,7 +185,7 @@ class Ending:
             taken = shard_deliveries(self.connection).take(
                 queue, waiting, worker=_WORKER, lease_id=group.id
             )
-            reports = [what.report((task.id, str(LeaseName.of(task)))) for task in taken]
+            reports = [what.report((task.id, task.lease_id or "")) for task in taken]
             results = uses.reports.report(queue, reports) if reports else []
             return sum(one.outcome is ReportOutcome.OK for one in results)
         finally:
@@ -228,11 +228,9 @@ class Ending:
 
 def _only_waited(task: Task, lease: str, queue: str) -> bool:
     """Return whether the last thing that happened to *task* is that *lease* was taken back."""
-    name = LeaseName.parse(lease)
     return (
         task.queue == queue
         and task.state is State.ENQUEUED
         and task.last_move == Action.RECLAIM
-        and name is not None
-        and task.started_at == name.started_at
+        and was_under(task, lease)
     )

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.client.threads import PeriodicThread, Step
 from headrace.domain.change import Entry
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
-from headrace.domain.ids import LeaseName, group_of
+from headrace.domain.ids import group_of
 from headrace.domain.task import State, Task
 from headrace.domain.times import micros_of
 from headrace.ops.delivery.reports import (
@@ -256,7 +256,7 @@ def _still(intake: Intake, page: pa.RecordBatch, held: list[bool]) -> Iterator[p
     source = {intake.queue: uses.queues.cached(intake.queue)}
     found = store(intake.connection).read(rows.column("id").to_pylist())
     leases = dict(leases_in(rows))
-    tasks = [task for id_, task in found.items() if str(LeaseName.of(task)) == leases[id_]]
+    tasks = [task for id_, task in found.items() if task.lease_id == leases[id_]]
     if tasks := uses.deliveries.with_payloads(source, tasks):
         yield record_batch(tasks)
 
@@ -308,7 +308,7 @@ def record_batch(tasks: Sequence[Task]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [
             pa.array([task.id for task in tasks], pa.string()),
-            pa.array([str(LeaseName.of(task)) for task in tasks], pa.string()),
+            pa.array([task.lease_id for task in tasks], pa.string()),
             pa.array([task.queue for task in tasks], pa.string()),
             pa.array([task.payload for task in tasks], pa.string()),
             pa.array([list(task.tags.items()) for task in tasks], ARROW.field("tags").type),
@@ -413,6 +413,6 @@ def leftovers(connection: StoreConnection, queue: str, group_id: str) -> Iterato
         for tasks in chunks(uses.leases.held(group_id, queue, place.shard, payload=False), ROWS):
             if claims is None:
                 claims = GroupClaims(store(connection), group_id).leases()
-            held = [(task.id, str(LeaseName.of(task))) for task in tasks]
+            held = [(task.id, task.lease_id or "") for task in tasks]
             seen = [one for one in held if claims.get(one[0]) == one[1]]
             yield Leftovers(seen, [one for one in held if claims.get(one[0]) != one[1]])

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.client.threads import PeriodicThread
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.ids import LeaseName, group_of
+from headrace.domain.ids import group_of
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.shared.leases import find_group
@@ -381,7 +381,7 @@ class BatchRunner:
                 continue
             reason = worker_error(error)
             report = TaskReport(
-                task_id, str(LeaseName.of(task)), ReportStatus.FAILED, error=reason, retryable=False
+                task_id, task.lease_id or "", ReportStatus.FAILED, error=reason, retryable=False
             )
             self._uses.reports.report(task.queue, [report])
             under.summary.note("dead", f"{reason.type}: {reason.message}")

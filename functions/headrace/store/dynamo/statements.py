@@ -17,7 +17,6 @@ from headrace.domain.change import (
     Condition,
     Equals,
     In,
-    Shorter,
     Unset,
     UnsetOrAfter,
     UnsetOrAtMost,
@@ -79,8 +78,6 @@ class _Writer:
                 return f"({self.missing(path)} OR {path} <= {self.value(MICROS.encode(limit))})"
             case Unset(name):
                 return self.missing(self.name(_path(name)))
-            case Shorter(name, length):
-                return self.missing(f"{self.name(_path(name))}[{length - 1}]")
             case Begins(name, text, not_so):
                 path = self.name(_path(name))
                 begins = f"begins_with({path}, {self.value(_encoded(name, text))})"
@@ -92,7 +89,7 @@ class _Writer:
         return [self.condition(condition) for condition in change.when]
 
     def assignments(self, change: Change) -> list[str]:
-        """Return all assignments of a SET clause: fields, lists, counters, version, last move."""
+        """Return all assignments of a SET clause: fields, counters, version, last move."""
         made = []
         whole = [attribute for attribute in MAPS if _whole(attribute, change.put)]
         for attribute in whole:
@@ -108,9 +105,6 @@ class _Writer:
                 made.append(f"{path} = {length} + {self.value(MICROS.encode(value.start))}")
             else:
                 made.append(f"{path} = {self.value(_encoded(name, value))}")
-        for name, entry in change.append.items():
-            path, before = self.name(_path(name)), self.name(_path(name))
-            made.append(f"{path} = list_append({before}, {self.value(_encoded(name, (entry,)))})")
         for name, number in (*change.add.items(), ("version", 1)):
             path, before = self.name(_path(name)), self.name(_path(name))
             made.append(f"{path} = {before} + {self.value({'N': str(number)})}")

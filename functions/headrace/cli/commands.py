@@ -4,8 +4,7 @@ A command's function gets the Session, and returns its exit code; None is 0.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import click
@@ -13,7 +12,6 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli import params
 from headrace.cli.session import CliSession
-from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.settings import Kind, Setting
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.times import duration_text
@@ -267,36 +265,3 @@ limit_option: Final = click.option(
 def split(texts: Sequence[str]) -> list[str]:
     """Values given with commas, or several times, as one list."""
     return [part for text in texts for part in text.split(",") if part]
-
-
-group_options: Final = options(
-    click.option(
-        "--groups",
-        type=params.groups,
-        metavar="MODE",
-        help="Of tasks: fair (fair:acme=4,beta=0.5), in turns; strict, in order; or none.",
-    ),
-    click.option(
-        "--group-limit", type=int, metavar="N", help="Tasks of a group run at once; 0 is any."
-    ),
-    click.option(
-        "--on-dead",
-        type=click.Choice(("continue", "halt")),
-        help="In strict order, what those behind a dead task do.",
-    ),
-)
-
-
-@contextmanager
-def groups_named() -> Iterator[None]:
-    """Say of a limit of groups where there are none which option it goes with, after the rest."""
-    try:
-        yield
-    except InvalidRequest as error:
-        missing = FieldError("groups.mode", "is required")
-        if missing not in error.errors:
-            raise
-        others = [one for one in error.errors if one != missing]
-        rest = [f"{one.field} {one.message}" for one in others]
-        why = "--group-limit goes with --groups fair: a queue without groups has none to limit"
-        raise InvalidRequest("; ".join([*rest, why]), errors=others) from error

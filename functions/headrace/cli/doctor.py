@@ -40,6 +40,9 @@ _BUSY: Final = 0.7  # of what a shard carries
 SILENT_SECONDS: Final = 75.0
 """Without a heartbeat for longer a worker counts as silent: they come every 30 seconds."""
 
+_MAX_DELAY: Final = "retry_strategy.max_delay_seconds"
+_DEAD: Final = "dead_letter_queue_config"
+_RETENTION: Final = f"{_DEAD}.retention_period_in_seconds"
 _UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
 
 
@@ -160,7 +163,7 @@ def _retries(queue: Queue) -> _Hints:
             f"max_delay ({span(retry.max_delay_seconds)}) < base ({span(retry.base_seconds)})",
             (
                 f"every wait is max_delay{', and none grows' if grows else ''}: "
-                f"{_edit(queue, f'--max-delay {retry.base_seconds:g}s')} or more"
+                f"{_edit(queue, f'--set {_MAX_DELAY}={retry.base_seconds:g}s')} or more"
             ),
         )
     lasts = horizon(retry)
@@ -188,12 +191,12 @@ def _keeping(queue: Queue) -> _Hints:
     if not dead.enable:
         yield (
             "the dead-letter queue is off",
-            f"what fails for good leaves no trace: {_edit(queue, '--dead-letter')}",
+            f"what fails for good leaves no trace: {_edit(queue, f'--set {_DEAD}.enable=true')}",
         )
     elif dead.retention_period_in_seconds == 0:
         yield (
             "dead tasks are kept for 0 s",
-            f"what fails for good leaves no trace: {_edit(queue, '--dead-retention 14d')}",
+            f"what fails for good leaves no trace: {_edit(queue, f'--set {_RETENTION}=14d')}",
         )
     if queue.history_retention_in_seconds == 0:
         yield (

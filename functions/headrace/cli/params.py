@@ -47,11 +47,6 @@ def rate_limit(text: str) -> dict[str, Any]:
     }
 
 
-def aging(text: str) -> dict[str, Any]:
-    """Read how much a priority counts: `5m`; `none` is an empty one."""
-    return {} if text.strip().lower() == "none" else {"aging_in_seconds": seconds(text)}
-
-
 def groups(text: str) -> dict[str, Any]:
     """Read how groups share a queue: `fair`, `fair:acme=4,beta=0.5`, `strict`; `none` is empty."""
     mode, _, rest = text.strip().partition(":")
@@ -154,16 +149,31 @@ def object_in(name: str) -> dict[str, Any]:
     return found
 
 
+def on_end(text: str) -> dict[str, Any]:
+    """Read `QUEUE` or `QUEUE:STATE,…`; `none` is empty."""
+    if text == "none":
+        return {}
+    queue, named, states = text.partition(":")
+    if not named:
+        return {"queue": queue}
+    return {"queue": queue, "states": [one.strip().upper() for one in states.split(",")]}
+
+
 def assignment(text: str) -> tuple[tuple[str, ...], Any]:
-    """Read `path.to.field=value`; the value is JSON, or else the text it is."""
+    """Read `path.to.field=value`; the value is JSON, or text.
+
+    The value of a setting in seconds may have a unit, as `5m`.
+    """
     path, equals, value = text.partition("=")
     parts = tuple(path.split("."))
     if not (equals and all(parts)):
-        raise click.BadParameter(f"{text!r} is no path=value such as retry_strategy.jitter=0.2")
+        raise click.BadParameter(
+            f"{text!r} must be NAME=VALUE, for example retry_strategy.jitter=0.2"
+        )
     try:
         return parts, json.loads(value)
     except (ValueError, RecursionError):
-        return parts, value
+        return parts, seconds(value) if path.endswith("_seconds") else value
 
 
 def put_at(fields: dict[str, Any], path: Sequence[str], value: object) -> None:
@@ -183,11 +193,6 @@ def listening(text: str) -> tuple[str, int]:
     if not known or bool(host) != bool(colon):
         raise click.BadParameter(f"{text!r} is no place to listen such as 9000 or 0.0.0.0:9000")
     return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
-
-
-def numbers(text: str) -> list[float]:
-    """Read lengths of time with commas between: `10,60,5m`."""
-    return [seconds(part) for part in text.split(",")]
 
 
 TIME: Final[dict[str, Any]] = {"type": seconds, "metavar": "TIME"}

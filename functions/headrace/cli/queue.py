@@ -1,4 +1,4 @@
-"""`headrace queue`: queues, and their settings as options of `create` and `edit`."""
+"""`headrace queue`: create, show, edit, pause, purge and delete queues."""
 
 from typing import Any, Final
 
@@ -8,8 +8,6 @@ from headrace.cli import params
 from headrace.cli.commands import (
     CliGroup,
     dry_run_option,
-    group_options,
-    groups_named,
     options,
     queue_argument,
     reason_option,
@@ -31,9 +29,8 @@ from headrace.cli.output import (
     undo_note,
 )
 from headrace.cli.params import TIME
-from headrace.cli.queue_shown import limits_of, show_queue
+from headrace.cli.queue_text import alerts_of, limits_of, show_queue
 from headrace.cli.session import CliSession
-from headrace.cli.target import alerts_of, secret_command, take_target, target_options
 from headrace.client.calls.queues import merged, recount_queue
 from headrace.domain.errors import QueueExists
 from headrace.domain.queue_settings import QueueSettings
@@ -43,62 +40,60 @@ from headrace.domain.task import SHOWN_STATES
 _STATES: Final = tuple(map(str, SHOWN_STATES))
 NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "pause", "stats",
                       "schedules", "schedules_cursor")  # fmt: skip
-"""What a queue shows besides its settings: its own story."""
+"""The members of a queue's answer that are not settings."""
 
-_OPTIONS: Final = tuple(one for one in declared_settings(QueueSettings) if one.about.short)
-_PATHS: Final[dict[str, tuple[str, ...]]] = {
-    **{one.about.short: one.path for one in _OPTIONS},
-    "backoff": ("retry_strategy", "kind"),
-    "intervals": ("retry_strategy", "intervals"),
-    "group_limit": ("groups", "max_inflight_per_group"),
-    "on_dead": ("groups", "on_dead"),
-}
-"""The path of each option in the settings of a queue."""
-
+_COMMON: Final = tuple(
+    one
+    for one in declared_settings(QueueSettings)
+    if one.path[-1]
+    in (
+        "description",
+        "owner",
+        "keepalive_timeout_in_seconds",
+        "expires_in_seconds",
+        "history_retention_in_seconds",
+        "max_retries",
+        "max_inflight_tasks",
+        "shards",
+    )
+)
+"""The settings with an option of their own; --set takes the others."""
 
 settings_options: Final = options(
-    *map(setting_option, _OPTIONS),
-    click.option(
-        "--backoff",
-        type=click.Choice(["exponential", "linear", "quadratic", "fixed"]),
-        help="How the wait before a retry grows: exponential.",
-    ),
-    click.option(
-        "--intervals", type=params.numbers, metavar="T,T,…", help="The waits one by one: 10,1m,1h."
-    ),
+    *map(setting_option, _COMMON),
     click.option(
         "--rate",
         type=params.rate_limit,
         metavar="N/TIME",
-        help="Deliveries, such as 50/s, 100/10s, 3000/m; or none.",
+        help="Limit deliveries: 50/s, 100/10s, 3000/m; or none.",
     ),
     click.option(
-        "--aging",
-        type=params.aging,
-        metavar="TIME",
-        help="Tasks may have a priority; by so much a high one is ahead: 5m; or none.",
+        "--groups",
+        type=params.groups,
+        metavar="MODE",
+        help="Groups of tasks take turns (fair, or fair:acme=4,beta=0.5 with weights) or keep "
+        "their order (strict); or none.",
     ),
-    group_options,
-    target_options,
+    click.option("--target-url", metavar="URL", help="Send the tasks there as POST requests."),
     click.option(
-        "--index",
-        "indexed",
-        multiple=True,
-        metavar="FIELD",
-        help="Find tasks by it in one look, as tag:tenant or payload.order; or none.",
+        "--on-end",
+        type=params.on_end,
+        metavar="QUEUE[:STATE,…]",
+        help="Notify QUEUE when a task ends, for example hooks:DEAD; or none.",
     ),
     click.option(
         "--set",
         "assigned",
         type=params.assignment,
         multiple=True,
-        metavar="PATH=VALUE",
-        help="Any setting by its name in the API, as retry_strategy.jitter=0.2.",
+        metavar="NAME=VALUE",
+        help="Any setting by its name in the API: retry_strategy.jitter=0.2, target=null, "
+        "priority.aging_in_seconds=5m.",
     ),
     click.option(
         "--from-file",
         metavar="FILE",
-        help="Settings as JSON, in the form in which `show --json` has them; - is stdin.",
+        help="Settings as JSON, as `headrace queue show --json` prints them; - is stdin.",
     ),
 )
 
@@ -112,17 +107,16 @@ def queue_command() -> None:
     """Create, show, edit, pause, purge and delete queues."""
 
 
-queue_command.add_command(secret_command)
-
-
 @queue_command.command("create", example="headrace queue create mail --max-retries 3 --rate 50/s")
 @click.argument("name")
 @settings_options
 @click.option("--if-missing", is_flag=True, help="A queue of that name is no conflict.")
 @click.pass_obj
-@groups_named()
 def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any) -> None:
-    """Create a queue; what is not said takes its default."""
+    """Create a queue; settings that are not given have their defaults.
+
+    --set takes every setting: headrace queue create mail --set retry_strategy.kind=fixed
+    """
     try:
         queue = session.client.create_queue(name, **settings_of(given))
     except QueueExists:
@@ -139,11 +133,14 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
 @click.pass_obj
 def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
     """List the queues."""
-    queues = list(session.client.list_queues(prefix, query=query))
+    client = session.client
+    queues = list(client.list_queues(prefix, query=query))
     columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Alerts", "Description")
 
     def show() -> None:
-        alerts = alerts_of(session, queues)
+        # Only a queue that is read alone has its alerts.
+        watched = {one.name: client.get_queue(one.name) for one in queues if one.alerts}
+        alerts = {name: ", ".join(alerts_of(queue)) for name, queue in watched.items()}
         rows(
             columns,
             (
@@ -153,7 +150,7 @@ def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
                     queue.retry_strategy.max_retries,
                     limits_of(queue),
                     queue.shards,
-                    alerts.get(queue.name),
+                    alerts.get(queue.name) or None,
                     queue.description or None,
                 )
                 for queue in queues
@@ -178,7 +175,6 @@ def show(session: CliSession, queue: str) -> None:
 @settings_options
 @dry_run_option("Only show the settings as they would be.")
 @click.pass_obj
-@groups_named()
 def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> None:
     """Change some settings of a queue, and leave the others."""
     changes = settings_of(given)
@@ -220,9 +216,10 @@ def resume(session: CliSession, queue: str) -> None:
 @queue_argument
 @click.pass_obj
 def reindex(session: CliSession, queue: str) -> None:
-    """Build the index of --index anew, where lists by it lack tasks.
+    """Rebuild the index of a queue that has the setting indexed_fields.
 
-    They may after the recorder was away for more than six hours. Workers need not stop for it.
+    Its lists may lack tasks after the recorder was away for more than six hours.  Workers may
+    continue.
     """
     begun = session.client.reindex_queue(queue)
     fields = ", ".join(begun.indexed_fields)
@@ -343,29 +340,40 @@ def _would_go(session: CliSession, queue: str, states: list[str]) -> None:
     answer(session, count, show_)
 
 
+@queue_command.command("secret", example="headrace queue secret hooks --rotate")
+@click.argument("queue")
+@click.option("--rotate", is_flag=True, help="Make a new secret; the old one is valid for a day.")
+@click.pass_obj
+def secret(session: CliSession, /, queue: str, *, rotate: bool) -> None:
+    """Show the secret that signs the requests to a queue's target."""
+    client = session.client
+    found = client.rotate_signing_secret(queue) if rotate else client.get_signing_secret(queue)
+
+    def show_() -> None:
+        click.echo(found.secret or "This is a repeated answer: run it again without --rotate.")
+        if found.previous and found.previous_until:
+            until = found.previous_until.isoformat(timespec="seconds")
+            click.echo(f"{found.previous} signs too until {until}", err=True)
+
+    answer(session, found, show_)
+
+
 def settings_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings in the API's form: from the file, then the options, then --set."""
+    """Return the settings as the API has them: the file's, then the options', then --set."""
     found = params.object_in(given["from_file"]) if given["from_file"] else {}
     fields = {name: value for name, value in found.items() if name not in NOT_SETTINGS}
-    take_target(fields, given)
+    for setting in _COMMON:
+        if given[setting.about.short] is not None:
+            params.put_at(fields, setting.path, given[setting.about.short])
     if given["rate"] is not None:
         params.put_at(fields, ("dequeuing_settings", "rate_limiting"), given["rate"] or None)
-    if given["aging"] is not None:
-        params.put_at(fields, ("priority",), given["aging"] or None)
     if given["groups"] is not None:
-        params.put_at(fields, ("groups",), given["groups"] or None)
-    if given["intervals"] is not None:
-        params.put_at(fields, ("retry_strategy", "kind"), "intervals")
-        # It is their number, and a queue that is edited has another one.
-        params.put_at(fields, ("retry_strategy", "max_retries"), len(given["intervals"]))
-    elif given["backoff"] is not None:
-        params.put_at(fields, ("retry_strategy", "intervals"), [])
-    if given["indexed"]:
-        named = given["indexed"] != ("none",)
-        params.put_at(fields, ("indexed_fields",), [*given["indexed"]] if named else [])
-    for name, path in _PATHS.items():
-        if given[name] is not None:
-            params.put_at(fields, path, given[name])
+        fields["groups"] = given["groups"] or None
+    if given["target_url"] is not None:
+        target = fields.get("target") or {}
+        fields["target"] = {**target, "url": given["target_url"], "lambda": None}
+    if given["on_end"] is not None:
+        fields["on_end"] = given["on_end"] or None
     for path, value in given["assigned"]:
         params.put_at(fields, path, value)
     return fields

@@ -11,6 +11,8 @@ from headrace.testing import MemoryService
 from headrace.testing.conditions import START
 from tests.unit.cli.cli_runner import Cli, Ran
 
+RETRY = "retry_strategy"
+
 
 @pytest.fixture
 def cli(headrace_service: MemoryService) -> Cli:
@@ -53,7 +55,10 @@ def test_a_queue_that_is_missing_is_exit_3(cli: Cli) -> None:
     ("settings", "seen"),
     [
         (["--keepalive", "1"], "keepalive is 1 s"),
-        (["--base", "10m", "--max-delay", "1m"], "max_delay (1 min) < base (10 min)"),
+        (
+            ["--set", f"{RETRY}.base_seconds=10m", "--set", f"{RETRY}.max_delay_seconds=1m"],
+            "max_delay (1 min) < base (10 min)",
+        ),
         (["--expires", "5m"], "tasks expire after 5 min, their retries take up to 11.4 min"),
     ],
 )
@@ -73,7 +78,8 @@ def test_a_setting_that_will_hurt_is_told_with_the_command_that_mends_it(
 def test_what_it_proposes_ends_the_advice(cli: Cli) -> None:
     cli(
         *("queue", "create", "mail", "--keepalive", "1", "--max-retries", "0", "--rate", "1/h"),
-        *("--no-dead-letter", "--history", "0", "--base", "10m", "--max-delay", "1m"),
+        *("--set", "dead_letter_queue_config.enable=false", "--history", "0"),
+        *("--set", f"{RETRY}.base_seconds=10m", "--set", f"{RETRY}.max_delay_seconds=1m"),
     )
 
     for command in re.findall(r"`(headrace queue edit .*?)`", cli("doctor", "--json").out):

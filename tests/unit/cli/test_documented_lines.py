@@ -35,7 +35,6 @@ ELSEWHERE: Final = {
     "lake replay": "tests/pipeline/test_command.py",
     "work --outbox django:": "tests/unit/outbox/test_django.py",
     "enqueue --payload-file": "tests/functional/test_local_uploads.py",
-    "queue create --target-lambda": "tests/unit/cli/test_target.py",
     "stats --watch": "tests/unit/cli/test_operators.py",
 }
 """Commands that need another process, Spark or Django, or never end: the test that runs them."""
@@ -157,8 +156,8 @@ class World:
             body = {"queues": ["mail"], "concurrency": 1, "running": []}
             self.service.client.call("PUT", f"/v1/workers/{params['name']}", body=body)
         elif verb == "reindex":
-            self.json("queue", "edit", queue, "--index", "tag:tenant")
-        elif params.get("target_header"):
+            self.json("queue", "edit", queue, "--set", 'indexed_fields=["tag:tenant"]')
+        elif any(where[0] == "target" for where, _ in params.get("assigned") or ()):
             self.json("queue", "edit", queue, "--target-url", "https://example.com/tasks")
 
     def more_words(self, path: list[str], params: dict[str, Any]) -> list[str]:
@@ -186,6 +185,8 @@ def command_of(words: tuple[str, ...]) -> tuple[click.Command, list[str], list[s
 
 def without_brackets(word: str) -> str:
     """Return a word of a synopsis without the brackets and dots: `[QUEUE]...` is `QUEUE`."""
+    if "=" in word:
+        return word
     return word.strip("[].") if word.startswith("[") or word.endswith(("]", "...")) else word
 
 

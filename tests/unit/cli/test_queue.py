@@ -8,20 +8,22 @@ import pytest
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli
 
+URL = "https://example.com/tasks"
+
 
 @pytest.fixture
 def cli(headrace_service: MemoryService) -> Cli:
     return Cli(headrace_service)
 
 
-def test_every_setting_has_an_option(cli: Cli) -> None:
+def test_settings_are_options_or_set_by_their_name(cli: Cli) -> None:
     ran = cli(
         *("queue", "create", "mail", "--json", "--description", "letters"),
         *("--keepalive", "2m", "--expires", "7d", "--history", "0"),
-        *("--max-retries", "3", "--backoff", "linear", "--base", "1.5s", "--max-delay", "1h"),
-        *("--jitter", "0.2", "--max-inflight", "8", "--rate", "100/10s"),
-        *("--dead-retention", "1d", "--dead-max-size", "500", "--shards", "4"),
-        *("--aging", "2m"),
+        *("--max-retries", "3", "--max-inflight", "8", "--rate", "100/10s", "--shards", "4"),
+        *("--set", "retry_strategy.kind=linear", "--set", "retry_strategy.base_seconds=1.5s"),
+        *("--set", "retry_strategy.jitter=0.2", "--set", "priority.aging_in_seconds=2m"),
+        *("--set", "dead_letter_queue_config.max_size=500"),
     )
 
     made = ran.json
@@ -46,7 +48,7 @@ def test_every_setting_has_an_option(cli: Cli) -> None:
     }
     assert made["dead_letter_queue_config"] == {
         "enable": True,
-        "retention_period_in_seconds": 86_400,
+        "retention_period_in_seconds": 1_209_600,
         "max_size": 500,
     }
     assert made["shards"] == 4
@@ -115,10 +117,56 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     weights = {"acme": 4.0, "a=b": 0.5}
     usual = {"mode": "fair", "weights": weights, "on_dead": None}
     assert made["groups"] == {**usual, "max_inflight_per_group": 0}
-    edited = cli("queue", "edit", "mail", "--group-limit", "3", "--json").json["groups"]
+    edited = cli(
+        "queue", "edit", "mail", "--set", "groups.max_inflight_per_group=3", "--json"
+    ).json["groups"]
     assert edited == {**usual, "max_inflight_per_group": 3}
     assert cli("enqueue", "mail", "1", "--group", "acme").code == 0
     (task,) = cli("task", "list", "mail", "--group", "acme", "--json").lines
     assert task["group_key"] == "acme"
     assert "'acme' is no weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
     assert cli("queue", "edit", "mail", "--groups", "none", "--json").json["groups"] is None
+
+
+def test_a_target_is_set_changed_and_removed(cli: Cli) -> None:
+    cli("queue", "create", "hooks", "--target-url", URL, "--set", 'target.headers={"A": "b"}')
+    edit = ("queue", "edit", "hooks", "--json", "--set")
+    edited = cli(*edit, "target.max_concurrency=7").json["target"]
+    assert (edited["url"], edited["max_concurrency"], edited["headers"]) == (URL, 7, {"A": "b"})
+    assert cli("queue", "edit", "hooks", "--set", "target.lambda=arn").code == 2
+    assert cli(*edit, "target=null").json["target"] is None
+
+
+def test_a_queue_is_notified_of_ends(cli: Cli) -> None:
+    cli("queue", "create", "ends")
+    made = cli("queue", "create", "mail", "--json", "--on-end", "ends").json["on_end"]
+    assert made == {"queue": "ends", "states": ["SUCCEEDED", "DEAD"]}
+    edited = cli("queue", "edit", "mail", "--json", "--on-end", "ends:dead").json["on_end"]
+    assert edited == {"queue": "ends", "states": ["DEAD"]}
+    assert "on_end.queue" in cli("queue", "show", "mail").out
+    assert cli("queue", "edit", "mail", "--json", "--on-end", "none").json["on_end"] is None
+    for wrong in ("ends:LOST", "mail", "nowhere"):
+        assert cli("queue", "edit", "mail", "--on-end", wrong).code != 0
+
+
+def test_alerts_are_shown_while_they_are_on(cli: Cli, headrace_service: MemoryService) -> None:
+    cli("queue", "create", "ops")
+    alerts = ("--set", "alerts.queue=ops", "--set", "alerts.oldest_ready_seconds=1m")
+    assert cli("queue", "create", "mail", *alerts).code == 0
+    headrace_service.client.enqueue("mail", 1)
+    headrace_service.forward(61)
+
+    assert "alert oldest ready 1 min" in " ".join(cli("queue", "show", "mail").out.split())
+    assert "oldest ready 1 min" in cli("queue", "list").out
+    assert cli("queue", "edit", "mail", "--json", "--set", "alerts=null").json["alerts"] is None
+
+
+def test_the_secret_is_shown_and_rotated(cli: Cli) -> None:
+    cli("queue", "create", "hooks", "--target-url", URL)
+    first = cli("queue", "secret", "hooks")
+    assert first.out.startswith("whsec_")
+    rotated = cli("queue", "secret", "hooks", "--rotate")
+    assert rotated.out != first.out
+    assert first.out.strip() in rotated.err
+    assert "signs too until" in rotated.err
+    assert cli("queue", "secret", "hooks", "--json").json["secret"] == rotated.out.strip()

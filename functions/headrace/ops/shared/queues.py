@@ -217,7 +217,7 @@ class QueueOperations(ServicePart):
             message = (
                 f"queue {name} has no indexed_fields, so there is nothing to build: name some in "
                 "its settings first, such as tag:tenant or payload.order.id "
-                f"(headrace queue edit {name} --index tag:tenant)"
+                f"(headrace queue edit {name} --set 'indexed_fields=[\"tag:tenant\"]')"
             )
             raise Conflict(message)
         with self.service.audit.action("reindex", queue=name):

@@ -1,23 +1,27 @@
-"""A queue in words: its limits in a list, all of it in a table of facts."""
+"""A queue in words: limits and alerts in a list, settings and counts in a table of facts."""
 
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from headrace.cli.output import facts, span
-from headrace.cli.target import alerts_on
-from headrace.wire.queues import Queue
+from headrace.cli.output import facts, span, when
+from headrace.wire.queues import AlertOn, Queue
 
 _MINUTE: Final = 60
+_ALERTS: Final = {
+    "oldest_ready_seconds": "oldest ready",
+    "dead_per_minute": "dead in a minute:",
+    "no_workers_for_seconds": "no workers for",
+}
 
 
 def limits_of(queue: Queue) -> str | None:
-    """Return what limits its deliveries; None for nothing."""
+    """Return the limits on deliveries; None if there are none."""
     dequeuing = queue.dequeuing_settings
     parts = [
         "paused" if dequeuing.dequeuing_paused else "",
-        f"{dequeuing.max_inflight_tasks} at once" if dequeuing.max_inflight_tasks else "",
+        f"{dequeuing.max_inflight_tasks} in flight" if dequeuing.max_inflight_tasks else "",
     ]
     if rate := dequeuing.rate_limiting:
         unit = str(rate.interval_unit).lower().removesuffix("s")
@@ -26,8 +30,22 @@ def limits_of(queue: Queue) -> str | None:
     return ", ".join(filter(None, parts)) or None
 
 
+def alerts_of(queue: Queue) -> list[str]:
+    """Return the alerts of *queue* that are on; empty for a queue without stats."""
+    return [_alert(one) for one in (queue.stats.alerts if queue.stats else None) or ()]
+
+
+def _alert(alert: AlertOn) -> str:
+    name = _ALERTS.get(alert.threshold, alert.threshold)
+    return f"{name} {_measured(alert.threshold, alert.value)}"
+
+
+def _measured(threshold: str, value: float) -> str:
+    return span(value) if threshold.endswith("_seconds") else f"{value:,.10g}"
+
+
 def show_queue(queue: Queue) -> None:
-    """Show its settings, how it is doing, its schedules."""
+    """Print the settings of a queue, its counts and its schedules."""
     fields = msgspec.to_builtins(queue, builtin_types=(datetime,))
     stats, schedules = fields.pop("stats"), fields.pop("schedules")
     del fields["pause"]
@@ -42,7 +60,9 @@ def show_queue(queue: Queue) -> None:
         pairs += [("paused by", queue.pause.by), ("paused at", queue.pause.at)]
         pairs += [("paused until", queue.pause.until)] if queue.pause.until else []
         pairs += [("paused because", queue.pause.reason)] if queue.pause.reason else []
-    pairs += [("alert", one) for one in alerts_on(queue)]
+    for one in (queue.stats.alerts if queue.stats else None) or ():
+        limit = _measured(one.threshold, one.limit)
+        pairs.append(("alert", f"{_alert(one)} (limit {limit}) since {when(one.since)}"))
     if stats:
         pairs += [(name, count) for name, count in stats["counts"].items()]
         pairs.append(("oldest ready", span(stats["age_of_oldest_ready_seconds"])))
@@ -53,7 +73,7 @@ def show_queue(queue: Queue) -> None:
 
 
 def _long(seconds: object) -> object:
-    """Return a long time in seconds with what it is in days or hours."""
+    """Return a number of seconds with the same in minutes, hours or days."""
     if not isinstance(seconds, float | int) or seconds < _MINUTE:
         return seconds
     return f"{seconds:,.10g} ({span(seconds)})"

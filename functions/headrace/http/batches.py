@@ -21,7 +21,7 @@ from headrace.http.fields import (
     wrong,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
-from headrace.http.queue_bodies import RECOUNT, RecountBody
+from headrace.http.queue_bodies import FIRST_STEP, StepBody
 from headrace.http.reports import QueuedEntry
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Routes
@@ -293,8 +293,8 @@ def batch_steps(id: BatchInPath) -> batch_wire.BatchSteps:
     )
 
 
-@routes.add("POST", "/v1/batches/{id}/cancel", Permission.CANCEL, examples=RECOUNT)
-def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.CancelledBatch:
+@routes.add("POST", "/v1/batches/{id}/cancel", Permission.CANCEL, examples=FIRST_STEP)
+def cancel_batch(id: BatchInPath, body: StepBody | None = None) -> batch_wire.CancelledBatch:
     """Cancel a batch with its members, or a workflow with its steps.
 
     No further step is created, the batch takes no new members, and members that wait or are in
@@ -307,8 +307,8 @@ def cancel_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire
     return batch_wire.CancelledBatch(cancelled=step.cancelled, cursor=step.cursor)
 
 
-@routes.add("POST", "/v1/batches/{id}/recount", Permission.OPERATE, examples=RECOUNT)
-def recount_batch(id: BatchInPath, body: RecountBody | None = None) -> batch_wire.BatchRecount:
+@routes.add("POST", "/v1/batches/{id}/recount", Permission.OPERATE, examples=FIRST_STEP)
+def recount_batch(id: BatchInPath, body: StepBody | None = None) -> batch_wire.BatchRecount:
     """Recount the members of a batch and correct its numbers.
 
     Use it for a batch that does not end after the recorder was down for more than six hours. Each

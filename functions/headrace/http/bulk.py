@@ -19,6 +19,7 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.parameters import FilterBody, QueueInPath
+from headrace.http.queue_bodies import FIRST_STEP, StepBody
 from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.http.tasks import undoable_answer
@@ -92,12 +93,6 @@ class DeleteBody(BulkBody):
         return self
 
 
-class UndoBody(RequestBody):
-    """The cursor of an undo; without it the undo starts."""
-
-    cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
-
-
 class MoveBody(BulkBody):
     """The tasks to move, and the queue that they are moved to."""
 
@@ -116,7 +111,6 @@ DELETE_TASKS: Final[Examples] = {
         {"filter": {"state": "DEAD", "tags": {"service": "billing"}}, "dry_run": True},
     ),
 }
-UNDO: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
 RESTART_TASKS: Final[Examples] = {
     "dead": example(
         "All dead tasks whose last error was a timeout",
@@ -179,10 +173,10 @@ def delete_tasks(queue: QueueInPath, body: DeleteBody) -> task_wire.Bulk:
     )
 
 
-@routes.add("POST", "/v1/undos/{id}", Permission.OPERATE, examples=UNDO)
+@routes.add("POST", "/v1/undos/{id}", Permission.OPERATE, examples=FIRST_STEP)
 def undo(
     id: Annotated[str, Field(description="The undo id of the deletion's answer.")],
-    body: UndoBody | None = None,
+    body: StepBody | None = None,
 ) -> task_wire.Bulk:
     """Restore deleted tasks.
 

@@ -221,17 +221,6 @@ def _count(bounds: tuple[int, int], description: str | None = None) -> FieldInfo
     return made
 
 
-def _inflight(value: int) -> int:
-    most = limits.INFLIGHT[1]
-    if value > most:
-        raise wrong(
-            "must be at most {most}; for more at a time leave it 0, and let shards and the"
-            " concurrency of the workers be the limit",
-            most=most,
-        )
-    return value
-
-
 PLAIN: Final = AfterValidator(_plain)
 
 Keepalive: TypeAlias = Annotated[float, within(limits.KEEPALIVE_SECONDS), PLAIN]
@@ -269,11 +258,6 @@ Weight: TypeAlias = Annotated[float, within(limits.WEIGHT), PLAIN]
 Level: TypeAlias = Annotated[Priority, Field(strict=False)]
 HeldUntil: TypeAlias = Annotated[DedupeUntil, Field(strict=False)]
 UniqueFor: TypeAlias = Annotated[float, within(limits.UNIQUE_SECONDS), PLAIN]
-Inflight: TypeAlias = Annotated[
-    int,
-    Field(ge=0, description="0: no limit.", json_schema_extra={"maximum": limits.INFLIGHT[1]}),
-    AfterValidator(_inflight),
-]
 GroupInflight: TypeAlias = Annotated[
     int, _count(limits.GROUP_INFLIGHT, "Of each group; 0: no limit.")
 ]

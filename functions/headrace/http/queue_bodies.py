@@ -11,6 +11,7 @@ from headrace.domain.push import Target, headers_faults
 from headrace.domain.queue_settings import (
     AlertSettings,
     DeadLetterConfig,
+    DequeuingSettings,
     PrioritySettings,
     QueueSettings,
     RateLimiting,
@@ -25,7 +26,6 @@ from headrace.http.fields import (
     GroupInflight,
     GroupKey,
     Ignored,
-    Inflight,
     MaxRetries,
     Name,
     PauseLength,
@@ -78,10 +78,10 @@ class RateLimitingBody(RequestBody):
     """A token bucket: full at first, refilled continuously, one token for each delivery."""
 
 
+@with_settings_of(DequeuingSettings)
 class DequeuingSettingsBody(RequestBody):
     """Limits on deliveries."""
 
-    max_inflight_tasks: Inflight = 0
     rate_limiting: RateLimitingBody | None = None
     dequeuing_paused: bool = False
 
@@ -89,18 +89,6 @@ class DequeuingSettingsBody(RequestBody):
 @with_settings_of(DeadLetterConfig)
 class DeadLetterBody(RequestBody):
     """Whether dead letters are kept, how long and how many."""
-
-
-def _group_mode(value: str) -> str:
-    if value not in set(GroupMode):
-        raise wrong("must be fair or strict")
-    return value
-
-
-def _on_dead(value: str | None) -> str | None:
-    if value is not None and value not in set(OnDead):
-        raise wrong("must be continue or halt")
-    return value
 
 
 @with_settings_of(PrioritySettings)
@@ -114,21 +102,13 @@ class GroupsBody(RequestBody):
     max_inflight_per_group: GroupInflight = (
         0  # first, so that its error comes before that of the mode
     )
-    mode: Annotated[
-        str,
-        AfterValidator(_group_mode),
-        Field(json_schema_extra={"enum": [str(mode) for mode in GroupMode]}),
-    ]
+    mode: Annotated[GroupMode, Field(strict=False)]
     weights: dict[GroupKey, Weight] = Field(
         default={},
         max_length=limits.WEIGHTS,
         description="By group key, from the next enqueue on. The default of a group is 1.",
     )
-    on_dead: Annotated[
-        str | None,
-        AfterValidator(_on_dead),
-        Field(json_schema_extra={"enum": [*map(str, OnDead), None]}),
-    ] = Field(
+    on_dead: Annotated[OnDead, Field(strict=False)] | None = Field(
         default=None,
         description=(
             "Only with the mode strict: whether the tasks behind a dead task are delivered "
@@ -138,7 +118,7 @@ class GroupsBody(RequestBody):
 
     @model_validator(mode="after")
     def _goes_together(self) -> "GroupsBody":
-        if self.mode == GroupMode.STRICT:
+        if self.mode is GroupMode.STRICT:
             if self.max_inflight_per_group > 1:
                 raise contradiction(("max_inflight_per_group", "must be at most 1: mode is strict"))
             self.on_dead = self.on_dead or OnDead.CONTINUE
@@ -318,8 +298,8 @@ EmptyBody: TypeAlias = ResumeBody | None
 """The body of a request without fields; it may be missing."""
 
 
-class RecountBody(RequestBody):
-    """The cursor of a recount; without it a recount starts."""
+class StepBody(RequestBody):
+    """The cursor of the previous step; without it the work starts."""
 
     cursor: Annotated[str, Field(max_length=CURSOR_LENGTH)] | None = None
 
@@ -375,5 +355,5 @@ REPLACE_QUEUE: Final[Examples] = {
     ),
 }
 PAUSE: Final[Examples] = {"ten_minutes": example("For ten minutes", {"resume_in_seconds": 600})}
-RECOUNT: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
+FIRST_STEP: Final[Examples] = {"begin": example("The first step", {"cursor": None})}
 PURGE: Final[Examples] = {"dead": example("Remove the dead letters", {"states": ["DEAD"]})}

@@ -22,8 +22,8 @@ from headrace.http.queue_bodies import (
     EmptyBody,
     PauseBody,
     PurgeBody,
-    RecountBody,
     ReplaceQueueBody,
+    StepBody,
 )
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Routes
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.history.stats import QueueStats
     from headrace.ops.scheduling.schedules import Seen
     from headrace.ops.shared.stack_secret import SigningSecrets
-from headrace.http.queue_bodies import CREATE_QUEUE, PAUSE, PURGE, RECOUNT, REPLACE_QUEUE
+from headrace.http.queue_bodies import CREATE_QUEUE, FIRST_STEP, PAUSE, PURGE, REPLACE_QUEUE
 from headrace.http.schedules import schedule_in_short
 from headrace.http.stats import blocked_answer, stats_answer
 
@@ -251,8 +251,8 @@ def purge_queue(queue: QueueInPath, body: PurgeBody) -> queue_wire.Purged | Repl
     return Reply(answer, 200 if purged.finished else 202)
 
 
-@routes.add("POST", "/v1/queues/{queue}/recount", Permission.OPERATE, examples=RECOUNT)
-def recount_queue(queue: QueueInPath, body: RecountBody | None = None) -> queue_wire.Recount:
+@routes.add("POST", "/v1/queues/{queue}/recount", Permission.OPERATE, examples=FIRST_STEP)
+def recount_queue(queue: QueueInPath, body: StepBody | None = None) -> queue_wire.Recount:
     """Recount a queue and correct its counters.
 
     Use it after the recorder was down for more than six hours. Each call counts for some seconds.

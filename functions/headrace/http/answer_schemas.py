@@ -1,16 +1,16 @@
 """The schemas of answers in the OpenAPI document, made from the structs that are encoded."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from inspect import cleandoc
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import fields
 
 from headrace.domain.access import Role
 from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import SHOWN_STATES, DeadReason, ErrorKind
 from headrace.domain.worker import Command
 from headrace.history.counters import KEPT
@@ -19,122 +19,36 @@ from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.ops.tasks.explain import ReasonCode
 from headrace.wire import actions, batches, queues, service, tasks
-from headrace.wire.base import REFERENCE, JsonValue
+from headrace.wire.base import REFERENCE, Answer, JsonValue
 
 Document: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    """The schema of an answer, and its differences from the struct.
+_NAMES: Final[Mapping[type[Answer], str]] = {
+    actions.Actions: "ActionPage",
+    batches.BatchSeen: "Batch",
+    batches.Batches: "BatchPage",
+    queues.Queues: "QueuePage",
+    queues.ScheduleList: "SchedulePage",
+    service.Keys: "KeyPage",
+    service.WorkerSeen: "Worker",
+    service.Workers: "WorkerPage",
+    tasks.Bulk: "BulkDone",
+    tasks.Count: "TaskCount",
+    tasks.Tasks: "TaskPage",
+}
+"""The schemas that do not have the name of their struct."""
 
-    Some members are *never* in it, some only *sometimes*. *refers* renames schemas that it refers
-    to.
-    """
-
-    name: str
-    answer: type[Any]
-    never: frozenset[str] = frozenset()
-    sometimes: frozenset[str] = frozenset()
-    refers: Mapping[str, str] = field(default_factory=dict)
-    description: str | None = None
-
-
-_SETTINGS: Final = {
+_BODIES: Final = {
     "DequeuingSettings": "DequeuingSettingsBody",
     "DeadLetterConfig": "DeadLetterBody",
+    "RateLimiting": "RateLimitingBody",
 }
-_UPLOADED: Final = frozenset({"payload_url", "payload_bytes", "payload_sha256"})
-_SOMETIMES: Final = _UPLOADED | {"dedupe_until", "last_progress"}
-_ANSWERS: Final = (
-    _Shown("Problem", service.Problem, sometimes=frozenset({"request_id"})),
-    _Shown(
-        "Queue",
-        queues.Queue,
-        never=frozenset({"stats", "schedules", "schedules_cursor"}),
-        sometimes=frozenset({"pause"}),
-        refers=_SETTINGS,
-    ),
-    _Shown(
-        "QueueInFull",
-        queues.Queue,
-        sometimes=frozenset({"pause"}),
-        refers=_SETTINGS,
-        description="A queue, its settings, how it is doing, and its schedules.",
-    ),
-    _Shown("QueuePage", queues.Queues),
-    _Shown(
-        "Purged",
-        queues.Purged,
-        never=frozenset({"in_background"}),
-        sometimes=frozenset({"undo"}),
-    ),
-    _Shown(
-        "RetryStrategy",
-        RetryStrategy,
-        description="How often and when a failed task is tried again.",
-    ),
-    _Shown("Recount", queues.Recount),
-    _Shown("SigningSecret", queues.SigningSecret),
-    _Shown("Stats", queues.Stats),
-    _Shown("Metrics", queues.Metrics),
-    _Shown("Group", queues.Group),
-    _Shown("Schedule", queues.Schedule, sometimes=frozenset({"payload"})),
-    _Shown("SchedulePage", queues.ScheduleList),
-    _Shown("Task", tasks.Task, sometimes=_SOMETIMES),
-    _Shown(
-        "TaskWithoutPayload",
-        tasks.Task,
-        never=frozenset({"payload"}) | _UPLOADED,
-        sometimes=frozenset({"dedupe_until", "last_progress"}),
-        description="A task as it stands.",
-    ),
-    _Shown("CancelledTask", tasks.CancelledTask, sometimes=_SOMETIMES),
-    _Shown("LeasedTask", tasks.LeasedTask, sometimes=_SOMETIMES),
-    _Shown("UploadGranted", tasks.UploadGranted),
-    _Shown("TaskPage", tasks.Tasks, refers={"Task": "ShownTask"}),
-    _Shown("Enqueued", tasks.Enqueued, refers={"Task": "TaskWithoutPayload"}),
-    _Shown("EnqueueResults", tasks.EnqueueResults),
-    _Shown("Dequeued", tasks.Dequeued),
-    _Shown(
-        "Reported",
-        tasks.Reported,
-        never=frozenset({"now"}),
-        sometimes=frozenset({"dead_reason"}),
-    ),
-    _Shown("ReportResults", tasks.ReportResults),
-    _Shown("TaskCount", tasks.Count),
-    _Shown("Explained", tasks.Explained),
-    _Shown("BulkDone", tasks.Bulk, sometimes=frozenset({"undo"})),
-    _Shown("DeletedTask", tasks.DeletedTask),
-    _Shown("ActionSeen", actions.ActionSeen),
-    _Shown("ActionPage", actions.Actions),
-    _Shown("Batch", batches.BatchSeen),
-    _Shown("BatchPage", batches.Batches, refers={"BatchSeen": "Batch"}),
-    _Shown("CancelledBatch", batches.CancelledBatch),
-    _Shown("BatchSteps", batches.BatchSteps),
-    _Shown("BatchRecount", batches.BatchRecount),
-    _Shown("BatchResult", batches.BatchResult, sometimes=frozenset({"stands_for"})),
-    _Shown("BatchResults", batches.BatchResults),
-    _Shown("Leased", tasks.Leased, sometimes=frozenset({"cancelled"})),
-    _Shown("NewKey", service.NewKey, never=frozenset({"last_used_at"})),
-    _Shown("KeyInFull", service.KeyInFull),
-    _Shown("KeyPage", service.Keys),
-    _Shown(
-        "AuditEntry", service.AuditEntry, sometimes=frozenset({"reason", "before", "after", "run"})
-    ),
-    _Shown("AuditEntries", service.AuditEntries),
-    _Shown("Commanded", service.Commanded),
-    _Shown("Worker", service.WorkerSeen),
-    _Shown("WorkerPage", service.Workers, refers={"WorkerSeen": "Worker"}),
-    _Shown("Health", service.Health),
-    _Shown("Notification", tasks.Notification),
-)
-SCHEMA_OF: Final = {shown.answer: shown.name for shown in reversed(_ANSWERS)}
-"""The name of the schema of an answer's type, the first if there are several."""
+"""The structs that are described by the schemas of request bodies."""
 
-_IN_BODIES: Final = frozenset({*_SETTINGS, "RateLimiting"})
-"""Schemas that the request bodies describe."""
+_REFERS: Final = {**_BODIES, **{answer.__name__: name for answer, name in _NAMES.items()}}
+_ONLY_IN_FULL: Final = ("stats", "schedules", "schedules_cursor")
+_PAYLOAD: Final = ("payload", "payload_url", "payload_bytes", "payload_sha256")
 
 _NUMBERS: Final = [{"type": "integer"}, {"type": "number"}]
 _WORDS: Final[tuple[type[StrEnum], ...]] = (
@@ -151,16 +65,41 @@ _WORDS: Final[tuple[type[StrEnum], ...]] = (
 """Enums of which answers have values.  Programs must accept other words too."""
 
 
-def answer_schemas() -> Document:
-    """Return the schemas of all answers, made from the structs that are encoded."""
-    _, made = msgspec.json.schema_components(
-        [*(shown.answer for shown in _ANSWERS), *_WORDS], ref_template=REFERENCE
-    )
-    structs = {shown.answer.__name__ for shown in _ANSWERS}
-    others = [_Shown(name, object) for name in made.keys() - structs - _IN_BODIES]
-    schemas = {shown.name: _schema(made[shown.name], shown) for shown in others} | {
-        shown.name: _schema(made[shown.answer.__name__], shown) for shown in _ANSWERS
+def schema_of(answer: type[Answer]) -> str:
+    """Return the name of the schema of an answer."""
+    return _NAMES.get(answer, answer.__name__)
+
+
+def answer_schemas(answers: Iterable[type[Answer]]) -> Document:
+    """Return the schemas of *answers* and of their parts, made from the structs."""
+    structs = {*answers, service.Problem, tasks.Notification, *_WORDS}
+    _, made = msgspec.json.schema_components(structs, ref_template=REFERENCE)
+    unset = {
+        struct.__name__: {one.encode_name for one in fields(struct) if one.default is UNSET}
+        for struct in _structs(Answer)
     }
+    schemas = {
+        name: _schema(schema, name, unset.get(struct))
+        for struct, schema in made.items()
+        if struct not in _BODIES and (name := _REFERS.get(struct, struct))
+    }
+    schemas["QueueInFull"] = {
+        **schemas["Queue"],
+        "title": "QueueInFull",
+        "description": "A queue with its settings, its statistics and its schedules.",
+    }
+    schemas["Queue"] = _without(schemas["Queue"], _ONLY_IN_FULL)
+    schemas["TaskWithoutPayload"] = {
+        **_without(schemas["Task"], _PAYLOAD),
+        "title": "TaskWithoutPayload",
+        "description": "A task without its payload.",
+    }
+    schemas["ShownTask"] = {
+        "description": "A task, with its payload unless that was not asked for.",
+        "anyOf": [_reference("Task"), _reference("TaskWithoutPayload")],
+    }
+    schemas["TaskPage"]["properties"]["tasks"]["items"] = _reference("ShownTask")
+    schemas["Enqueued"]["properties"]["task"]["anyOf"][0] = _reference("TaskWithoutPayload")
     for name in ("stats", "schedules"):
         member = schemas["QueueInFull"]["properties"][name]
         member |= member.pop("anyOf")[0]  # the other is null
@@ -173,39 +112,60 @@ def answer_schemas() -> Document:
     secret["anyOf"] = [{"type": secret.pop("type")}, {"type": "null"}]
     secret["description"] += " Null in the answer to a repeat."
     schemas["State"]["enum"] = sorted(SHOWN_STATES)
-    schemas["ShownTask"] = {
-        "description": "A task, with its payload unless that was not asked for.",
-        "anyOf": [{"$ref": REFERENCE.format(name=name)} for name in ("Task", "TaskWithoutPayload")],
-    }
     return schemas
 
 
-def _schema(schema: Document, shown: _Shown) -> Document:
-    """Return the schema of an answer, with all members required and no others allowed."""
-    schema = _plain(schema, shown.refers)
-    text = shown.description or cleandoc(schema.get("description", ""))
+def _schema(schema: Document, name: str, unset: Collection[str] | None) -> Document:
+    """Return the schema of an answer; it allows no other members, and requires most of them.
+
+    The members *unset* have the default UNSET.  None is for a class that is no answer: the first
+    paragraph of its docstring describes it.
+    """
+    text = cleandoc(schema.get("description", "")).partition(
+        "\n\n" if unset is None else "\n\nShows "
+    )[0]
     # Generators name a class by its title, so there are no two of the same.
-    made = {**schema, "title": shown.name, "description": text.partition("\n\nShows ")[0]}
+    made = {**_plain(schema), "title": name, "description": text}
     if "properties" not in schema:
         return made
-    members = {name: of for name, of in schema["properties"].items() if name not in shown.never}
-    required = [name for name in members if name not in shown.sometimes]
+    members = {
+        member: of for member, of in made["properties"].items() if not of.pop("x-sdk-only", False)
+    }
+    sometimes = {member for member, of in members.items() if of.pop("x-sometimes", False)}
+    required = [member for member in members if member not in {*sometimes, *(unset or ())}]
     return {**made, "properties": members, "required": required, "additionalProperties": False}
 
 
-def _plain(node: JsonValue, refers: Mapping[str, str]) -> JsonValue:
+def _structs(base: type[Answer]) -> Iterator[type[Answer]]:
+    for struct in base.__subclasses__():
+        yield struct
+        yield from _structs(struct)
+
+
+def _without(schema: Document, names: Collection[str]) -> Document:
+    """Return the schema of an answer without the members with these names."""
+    members = {name: of for name, of in schema["properties"].items() if name not in names}
+    required = [name for name in schema["required"] if name not in names]
+    return {**schema, "properties": members, "required": required}
+
+
+def _reference(name: str) -> Document:
+    return {"$ref": REFERENCE.format(name=name)}
+
+
+def _plain(node: JsonValue) -> JsonValue:
     """Return a schema without msgspec's defaults and with short types."""
     if isinstance(node, list):
-        return [_plain(part, refers) for part in node]
+        return [_plain(part) for part in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
         name = node["$ref"].rpartition("/")[2]
         kept = {word: node[word] for word in node.keys() - {"enum", "type", "default"}}
-        return kept | {"$ref": REFERENCE.format(name=refers.get(name, name))}
+        return kept | _reference(_REFERS.get(name, name))
     if node.get("anyOf") == _NUMBERS:
         node = {**node, **_NUMBERS[1]}
         del node["anyOf"]
     if "enum" in node:
         node = {"type": "string", **node}
-    return {word: _plain(part, refers) for word, part in node.items() if word != "default"}
+    return {word: _plain(part) for word, part in node.items() if word != "default"}

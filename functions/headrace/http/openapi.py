@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 from headrace import __version__
 from headrace.domain.limits import IDEMPOTENCY_KEY
 from headrace.http import repeats
-from headrace.http.answer_schemas import SCHEMA_OF, Document, answer_schemas
+from headrace.http.answer_schemas import Document, answer_schemas, schema_of
 from headrace.http.problems import CONTENT_TYPE
 from headrace.http.request import JSON
 from headrace.http.routing import Parameter, Route, bodies_in
@@ -88,6 +88,7 @@ def document(routes: tuple[Route, ...]) -> Document:
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
     _drop_null_properties(schemas)
+    answers = {answer for route in routes if (answer := route.answer)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Headrace", "version": __version__, "description": _DESCRIPTION},
@@ -95,7 +96,7 @@ def document(routes: tuple[Route, ...]) -> Document:
         "security": [{"key": []}],
         "paths": paths,
         "components": {
-            "schemas": dict(sorted({**answer_schemas(), **schemas}.items())),
+            "schemas": dict(sorted({**answer_schemas(answers), **schemas}.items())),
             "securitySchemes": {
                 "key": {
                     "type": "http",
@@ -147,7 +148,7 @@ def _responses(route: Route) -> Document:
     description, answer = "Done.", route.answer
     if answer is not None:
         description = (getdoc(answer) or "").partition("\n\n")[0].replace("\n", " ")
-        name = route.schema or SCHEMA_OF[answer]
+        name = route.schema or schema_of(answer)
         content = {JSON: {"schema": {"$ref": REFERENCE.format(name=name)}}}
     return {
         str(status): {"description": text, "content": content if status != _NO_CONTENT else {}}

@@ -59,6 +59,13 @@ Cursor: TypeAlias = Annotated[
 ]
 
 
+SOMETIMES: Final = Meta(extra_json_schema={"x-sometimes": True})
+"""Marks a member that some answers leave out, like each member with the default UNSET."""
+
+SDK_ONLY: Final = Meta(extra_json_schema={"x-sdk-only": True})
+"""Marks a member that no answer has: the SDK fills it in."""
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The base of every answer.  The service writes every member; an older one may not know all."""
 

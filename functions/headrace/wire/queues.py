@@ -9,7 +9,17 @@ from headrace.domain.queue_settings import DeadLetterConfig, DequeuingSettings, 
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority, State
 from headrace.domain.task_groups import GroupSettings
-from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing
+from headrace.wire.base import (
+    SDK_ONLY,
+    SOMETIMES,
+    Answer,
+    At,
+    ByState,
+    Carrying,
+    Cursor,
+    JsonValue,
+    nothing,
+)
 from headrace.wire.tasks import Undoable
 
 Percentile: TypeAlias = Annotated[
@@ -204,7 +214,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
     ]
     created_at: At
     updated_at: At
-    payload_json: Annotated[msgspec.Raw, Meta(description="Left out for a viewer.")] = (
+    payload_json: Annotated[msgspec.Raw, Meta(description="Left out for a viewer."), SOMETIMES] = (
         msgspec.field(name="payload", default_factory=nothing)
     )
 
@@ -317,6 +327,7 @@ class Queue(Answer, frozen=True, kw_only=True):
             description="Only of a queue that is paused, and for keys that may operate it; "
             "ignored in requests."
         ),
+        SOMETIMES,
     ] = None
     stats: Stats | None = None
     schedules: Annotated[
@@ -342,8 +353,10 @@ class Purged(Answer, frozen=True, kw_only=True):
     """
 
     deleted: int
-    undo: Annotated[Undoable | None, Meta(description="Only with `undo_in_seconds`.")] = None
-    in_background: bool = False
+    undo: Annotated[
+        Undoable | None, Meta(description="Only with `undo_in_seconds`."), SOMETIMES
+    ] = None
+    in_background: Annotated[bool, SDK_ONLY] = False
 
 
 class Recount(Answer, frozen=True, kw_only=True):

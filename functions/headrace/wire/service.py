@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from headrace.wire.base import LEFT_OUT, Answer, At, Cursor, words_of
+from headrace.wire.base import LEFT_OUT, SDK_ONLY, Answer, At, Cursor, words_of
 
 
 class FieldProblem(Answer, frozen=True, kw_only=True):
@@ -75,6 +75,7 @@ class NewKey(Key, frozen=True, kw_only=True):
     """A new or rotated key, with its secret."""
 
     secret: Annotated[str, Meta(description="The key itself, shown this once.")]
+    last_used_at: Annotated[At | None, SDK_ONLY] = None
 
     def __repr__(self) -> str:
         """A short form for logs, without secrets."""

@@ -6,7 +6,18 @@ import msgspec
 from msgspec import Meta
 
 from headrace.domain.task import DedupeUntil, Priority, State, Status
-from headrace.wire.base import Answer, At, ByState, Carrying, Cursor, JsonValue, nothing, words_of
+from headrace.wire.base import (
+    SDK_ONLY,
+    SOMETIMES,
+    Answer,
+    At,
+    ByState,
+    Carrying,
+    Cursor,
+    JsonValue,
+    nothing,
+    words_of,
+)
 
 
 class TaskError(Answer, frozen=True, kw_only=True):
@@ -61,6 +72,7 @@ class Leased(Answer, frozen=True, kw_only=True):
     cancelled: Annotated[
         list[str],
         Meta(description="The ids of its tasks that were cancelled; left out if there are none."),
+        SOMETIMES,
     ] = msgspec.field(default_factory=list)
 
 
@@ -124,6 +136,7 @@ class Task(Carrying, frozen=True, kw_only=True):
             "delivery reported; null after a restart or a move, and once this delivery has "
             "reported its own."
         ),
+        SOMETIMES,
     ] = msgspec.field(name="last_progress", default_factory=nothing)
     payload_url: Annotated[
         str | msgspec.UnsetType,
@@ -259,8 +272,9 @@ class Reported(Answer, frozen=True, kw_only=True):
         Annotated[Literal["rejected", "exhausted", "expired", "cancelled"], words_of("DeadReason")]
         | None,
         Meta(description="Of NOT_INFLIGHT: why the task is dead. Left out unless it is."),
+        SOMETIMES,
     ] = None
-    now: At | None = None
+    now: Annotated[At | None, SDK_ONLY] = None
 
 
 class ReportResults(Answer, frozen=True, kw_only=True):
@@ -345,7 +359,9 @@ class Bulk(Answer, frozen=True, kw_only=True):
     cursor: Annotated[
         str | None, Meta(description="Send it to continue; null: the action is complete.")
     ] = None
-    undo: Annotated[Undoable | None, Meta(description="Only with `undo_in_seconds`.")] = None
+    undo: Annotated[
+        Undoable | None, Meta(description="Only with `undo_in_seconds`."), SOMETIMES
+    ] = None
 
 
 # ----------------------------------------------------------------- notifications as in QuantumLeap

@@ -4,8 +4,20 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.domain import cost
 from headrace.domain.limits import DEQUEUE_QUEUES
+from headrace.store.call_scope import read_units
+
+OVERHEAD_BYTES: Final = 600
+"""What a task's item holds besides payload and result: names, times, tags, lease."""
+
+REFERENCE_BYTES: Final = 160
+"""What an item has in place of a payload that is kept elsewhere: its size, digest and name."""
+
+OFFLOAD_BYTES: Final = 32 * 1024
+"""Over which size a deployment keeps payloads in S3, unless its template says otherwise."""
+
+SHARD_DELIVERIES: Final = 500
+"""Deliveries per second of one shard: 1,000 write units, and a task passes it with two."""
 
 ENTRY_BYTES: Final = 400
 """What its index entry takes, and what DynamoDB adds to item and entry, while it is stored."""
@@ -17,12 +29,96 @@ IDLE_POLL_SECONDS: Final = 3.1
 WORKER_HEARTBEAT_SECONDS: Final = 30.0
 """How often a worker sends a heartbeat, idle or not."""
 
+_KB: Final = 1024
 _GB: Final = 1_000_000_000
+_QUERY: Final = 0.5  # read units: one page of the index, of up to 4 KB
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Write and read units."""
+
+    write: float = 0.0
+    read: float = 0.0
+
+    def __add__(self, other: "Units") -> "Units":
+        """Return both together."""
+        return Units(self.write + other.write, self.read + other.read)
+
+    def __mul__(self, times: float) -> "Units":
+        """Return the units of so many."""
+        return Units(self.write * times, self.read * times)
+
+
+def item_units(payload_bytes: int) -> int:
+    """Return the write units of one write of a task's item, its index entries left out."""
+    return max(1, math.ceil((OVERHEAD_BYTES + payload_bytes) / _KB))
+
+
+def bytes_inside(payload_bytes: int, offload_bytes: int) -> int:
+    """Return the bytes of a payload in its item: a reference's if it is over *offload_bytes*.
+
+    0 is no such bound; see ``domain.offload``.
+    """
+    outside = 0 < offload_bytes < payload_bytes
+    return REFERENCE_BYTES if outside else payload_bytes
+
+
+def enqueue(payload_bytes: int = 0) -> Units:
+    """Return the cost of one new task: its item and its entry.  No dedupe key, no transaction."""
+    return Units(item_units(payload_bytes) + 1)
+
+
+def dequeue(payload_bytes: int = 0, *, batch: int = 1) -> Units:
+    """Return the cost of one delivery: the item, the entry moved; a share of the index query."""
+    return Units(item_units(payload_bytes) + 2, _QUERY / batch)
+
+
+def noted_batch() -> Units:
+    """Return the extra cost of a dequeue under a key: one record that names the batch."""
+    return Units(1)
+
+
+def heartbeat(payload_bytes: int = 0) -> Units:
+    """Return the cost of prolonging one lease: it touches no entry."""
+    return Units(item_units(payload_bytes))
+
+
+def settle(payload_bytes: int = 0, *, kept: bool = True) -> Units:
+    """Return the cost of a report that ends an attempt; a task not *kept* goes at once."""
+    return Units(item_units(payload_bytes) + (2 if kept else 1))
+
+
+def failure(payload_bytes: int = 0) -> Units:
+    """Return the cost of a report that a task failed; a release and a move cost as much."""
+    return settle(payload_bytes) + Units(read=read_units(OVERHEAD_BYTES + payload_bytes))
+
+
+def life(
+    payload_bytes: int = 0,
+    *,
+    batch: int = 1,
+    kept: bool = True,
+    retries: float = 0.0,
+    heartbeats: float = 0.0,
+) -> Units:
+    """Return the cost of one task from enqueue to success.
+
+    *retries* and *heartbeats* are how many a task has on average, *batch* the tasks of one call.
+    """
+    again = (dequeue(payload_bytes, batch=batch) + failure(payload_bytes)) * retries
+    return (
+        enqueue(payload_bytes)
+        + dequeue(payload_bytes, batch=batch)
+        + heartbeat(payload_bytes) * heartbeats
+        + settle(payload_bytes, kept=kept)
+        + again
+    )
 
 
 def shards_for(rate: float, *, retries: float = 0.0) -> int:
     """Return how many shards carry *rate* tasks per second, each tried ``1 + retries`` times."""
-    return max(1, math.ceil(round(rate * (1 + retries) / cost.SHARD_DELIVERIES, 9)))
+    return max(1, math.ceil(round(rate * (1 + retries) / SHARD_DELIVERIES, 9)))
 
 
 def calls_per_task(*, batch: int = 1, retries: float = 0.0, heartbeats: float = 0.0) -> float:
@@ -38,7 +134,7 @@ class Prices:
     of 333 million calls a month; what lies above costs less.
     """
 
-    write: float = cost.WRITE_USD * 1e6  # a million write units
+    write: float = 0.625  # a million write units
     read: float = 0.125  # a million read units
     storage: float = 0.25  # a GB of DynamoDB, a month
     put: float = 5.00  # a million objects written to S3
@@ -83,12 +179,12 @@ class Load:
     batch: int = 25
     retries: float = 0.0
     heartbeats: float = 0.0
-    offload_bytes: int = cost.OFFLOAD_BYTES_DEFAULT
+    offload_bytes: int = OFFLOAD_BYTES
 
     @property
     def inside_bytes(self) -> int:
         """What the payload takes of the task's item."""
-        return cost.bytes_inside(self.payload_bytes, self.offload_bytes)
+        return bytes_inside(self.payload_bytes, self.offload_bytes)
 
     @property
     def offloads(self) -> bool:
@@ -117,7 +213,7 @@ class Bill:
 
     load: Load
     item_units: int
-    units: cost.Units
+    units: Units
     calls: float
     shards: int
     lines: tuple[Line, ...]
@@ -146,7 +242,7 @@ def bill(
     goes through API Gateway and Lambda.
     """
     prices, time = prices or Prices(), time or CallTime()
-    units = cost.life(
+    units = life(
         load.inside_bytes,
         batch=load.batch,
         kept=load.history_seconds > 0,
@@ -156,7 +252,7 @@ def bill(
     calls = calls_per_task(batch=load.batch, retries=load.retries, heartbeats=load.heartbeats)
     tasks = load.rate * MONTH_SECONDS
     kept = load.rate * load.history_seconds
-    stored = kept * (load.inside_bytes + cost.OVERHEAD_BYTES + ENTRY_BYTES)
+    stored = kept * (load.inside_bytes + OVERHEAD_BYTES + ENTRY_BYTES)
     tables: tuple[Line, ...] = (
         Line("DynamoDB writes", tasks * units.write, prices.write, 1e6),
         Line("DynamoDB reads", tasks * units.read, prices.read, 1e6),
@@ -175,7 +271,7 @@ def bill(
     )
     return Bill(
         load,
-        cost.item_units(load.inside_bytes),
+        item_units(load.inside_bytes),
         units,
         0.0 if over_tables else calls,
         shards_for(load.rate, retries=load.retries),

@@ -10,17 +10,17 @@ from dataclasses import asdict, dataclass
 from rich.progress import Progress
 from rich.table import Table
 
+from benchmarks import bill
 from benchmarks.results import Bar, PartOutcome, table
 from benchmarks.services import both_ways, on_dynamodb_local
 from benchmarks.sizes import BATCH, Sizes
 from benchmarks.targets import CallFailed, LeasedTarget, Target, Units
-from headrace.domain import cost as floors
 from tests.engine import EngineMissing
 
 _TASKS = 100
 _EMPTY_CALLS = 20
-_LIFE = floors.life(batch=BATCH)
-_BEAT = floors.heartbeat()
+_LIFE = bill.life(batch=BATCH)
+_BEAT = bill.heartbeat()
 _NOTE = (
     "Reads per task are the index query of each dequeue, and the queue's settings once a second"
     " (1 unit). An empty dequeue also looks for lapsed leases. A dequeue of the SDK notes its batch"

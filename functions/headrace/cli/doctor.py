@@ -18,7 +18,6 @@ from headrace.cli.session import CliSession, Exit, exit_of
 from headrace.client.address import FileAddress, TablesAddress
 from headrace.client.client import Client
 from headrace.client.embedding import FileCare, care_of, stack_parameters
-from headrace.domain.cost import SHARD_DELIVERIES
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -36,6 +35,7 @@ _ROLE: Final = re.compile(r"an? (\w+) key may not")
 _SHORT_KEEPALIVE: Final = 3.0
 _SKEW: Final = 2.0
 _OLD_READY: Final = 60.0
+_SHARD_DELIVERIES: Final = 500  # a second: 1,000 write units, and a task passes with two
 _BUSY: Final = 0.7  # of what a shard carries
 SILENT_SECONDS: Final = 75.0
 """Without a heartbeat for longer a worker counts as silent: they come every 30 seconds."""
@@ -262,7 +262,7 @@ def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) 
 def _busy(queue: Queue, stats: Stats) -> _Hints:
     rates = stats.rates
     rate = max(rates.enqueued_per_second, rates.dequeued_per_second)
-    carries = queue.shards * SHARD_DELIVERIES
+    carries = queue.shards * _SHARD_DELIVERIES
     if rate >= _BUSY * carries:
         yield (
             f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, good for {carries:,}",

@@ -54,6 +54,33 @@ class during(Generic[T]):  # noqa: N801  a block, as those of contextlib
             self._variable.reset(self._token)
 
 
+TRANSACTION: Final = 2
+"""How often what is written in a transaction is counted."""
+
+_KB: Final = 1024
+
+
+def write_units(before: int, after: int = 0) -> int:
+    """Return the units of one write by the item's bytes *before* and *after* it (0: none there)."""
+    return -(-max(before, after) // _KB) or 1
+
+
+def read_units(size: int, *, consistent: bool = True) -> float:
+    """Return the units of one item, or of all that one query goes through, of *size* bytes."""
+    return (-(-size // (4 * _KB)) or 1) * (1.0 if consistent else 0.5)
+
+
+def entry_units(*, was: bool, is_: bool, moved: bool, changed: bool) -> int:
+    """Return the write units of an index entry of less than a kilobyte.
+
+    One for each entry that goes (*was*) or comes (*is_*), so two for one that is *moved* to
+    another key; one for other fields of it that are *changed*.
+    """
+    if was and is_:
+        return 2 if moved else int(changed)
+    return int(was or is_)
+
+
 @dataclass(slots=True)
 class Meter:
     """What calls cost, in DynamoDB's write and read units."""

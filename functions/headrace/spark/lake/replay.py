@@ -22,7 +22,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from headrace.domain import cost
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import TAGS, TASK_ID_RE
 from headrace.domain.task import Priority
@@ -44,6 +43,8 @@ NO_TAGS: Final = "its tags are not in the lake; select them, or map() AS tags fo
 UNCLEAR: Final = "its id was used again; select created_at, which tells its lives apart"
 _WHICH: Final = ("task_id", "created_at", "version")
 _KB: Final = 1024
+_OVERHEAD_BYTES: Final = 600  # of an item, besides payload and result
+_WRITE_USD: Final = 0.625e-6  # a write unit: us-east-1, on demand, since November 2024
 _LOOKED_UP: Final = 500  # ids at a time
 _COUNTS: Final = "outcome string, n bigint"
 
@@ -91,7 +92,7 @@ class ReplaySelection:
     @property
     def usd(self) -> float:
         """The cost of the writes."""
-        return self.write_units * cost.WRITE_USD
+        return self.write_units * _WRITE_USD
 
 
 @dataclass(slots=True)
@@ -208,7 +209,7 @@ def looked_at(
     """
     size = f.octet_length("payload")
     said = f.octet_length(f.to_json(f.struct(*SETTINGS)))
-    units = f.greatest(f.lit(1), f.ceil((size + said + cost.OVERHEAD_BYTES) / _KB)) + 1  # its entry
+    units = f.greatest(f.lit(1), f.ceil((size + said + _OVERHEAD_BYTES) / _KB)) + 1  # its entry
     left_out = {
         row["problem"]: row["count"]
         for row in rows.groupBy(_problem().alias("problem")).count().collect()

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.domain import cost
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused, refused
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.patch import EXPIRES, Fields, Patch, Patched, Value, number
 from headrace.domain.task import LIVE, State, Task
 from headrace.domain.times import micros_of
+from headrace.store.call_scope import TRANSACTION, read_units, write_units
 from headrace.store.keys import BODY
 from headrace.store.sqlite.arrivals import Arrived
 from headrace.store.sqlite.rows import (
@@ -129,7 +129,7 @@ class Commit:
         if blocked:
             return self._refuse(change, Refused(before, blocked))
         after = change.apply(before)
-        times = cost.TRANSACTION if change.also else 1
+        times = TRANSACTION if change.also else 1
         self._put(change.task_id, after or change.remains(before), times)
         for also in change.also:
             self._put_also(also, times)
@@ -157,11 +157,11 @@ class Commit:
     def _refuse(self, change: Change, outcome: Outcome) -> Outcome:
         """Count the cost of the refused write, and of reading the task that refused it."""
         if change.also:
-            self._write += cost.TRANSACTION * (1 + sum(1 for _ in _flat(change.also)))
+            self._write += TRANSACTION * (1 + sum(1 for _ in _flat(change.also)))
         else:
             size = task_bytes(self._rows[change.task_id])
-            self._write += cost.write_units(size)
-            self._read += cost.read_units(size)
+            self._write += write_units(size)
+            self._read += read_units(size)
         return outcome
 
     def _put(self, task_id: str, after: Task | None, times: int) -> None:
@@ -204,7 +204,7 @@ def make_patch(db: sqlite3.Connection, patch: Patch) -> tuple[Patched, float]:
     """Make *patch* within a transaction if it is allowed; return the result and the write units."""
     kind, name = patch.kind, patch.name
     before = item_at(db, kind, name)
-    units = cost.write_units(control_bytes(kind, name, before))
+    units = write_units(control_bytes(kind, name, before))
     if not patch.is_allowed(before):
         return Patched(patch.is_applied(before), before), units
     after = patch.apply(before)
@@ -218,7 +218,7 @@ def make_patch(db: sqlite3.Connection, patch: Patch) -> tuple[Patched, float]:
         f"INSERT OR REPLACE INTO items (kind, name, {ITEM}) VALUES (?, ?, ?, ?, ?)",
         (kind, name, body, _text(fields), until),
     )
-    units = max(units, cost.write_units(control_bytes(kind, name, after)))
+    units = max(units, write_units(control_bytes(kind, name, after)))
     return Patched(made=True, fields=after), units
 
 

@@ -4,11 +4,10 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from headrace.domain import cost
 from headrace.domain.change import Change
 from headrace.domain.indexing import FIELD_LENGTH, TERM_LENGTH, Match
 from headrace.domain.patch import ControlItem, Fields, Patch, Patched
-from headrace.store.call_scope import charge
+from headrace.store.call_scope import TRANSACTION, charge, read_units
 from headrace.store.sqlite.arrivals import ArrivalNumbers
 from headrace.store.sqlite.commits import ITEM, Commit, Log, item_at, item_fields, make_patch
 from headrace.store.sqlite.database import Database
@@ -25,7 +24,7 @@ class Control:
     def item(self, kind: str, name: str, *, consistent: bool = True) -> Fields | None:
         with self._db.reading() as db:
             found = item_at(db, kind, name)
-        charge(read=cost.read_units(control_bytes(kind, name, found), consistent=consistent))
+        charge(read=read_units(control_bytes(kind, name, found), consistent=consistent))
         return found
 
     def items_by_key(self, wanted: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], Fields]:
@@ -33,7 +32,7 @@ class Control:
         with self._db.reading() as db:
             for key in wanted:
                 fields = item_at(db, *key)
-                charge(read=cost.read_units(control_bytes(*key, fields)))
+                charge(read=read_units(control_bytes(*key, fields)))
                 if fields is not None:
                     found[key] = fields
         return found
@@ -59,7 +58,7 @@ class Control:
             ).fetchall()
         found = [ControlItem(kind, name, item_fields(*row)) for name, *row in rows[:limit]]
         size = sum(control_bytes(kind, item.name, item.fields) for item in found)
-        charge(read=cost.read_units(size, consistent=consistent))
+        charge(read=read_units(size, consistent=consistent))
         return found, len(rows) > len(found)
 
     def patch(self, patch: Patch, *, lazy: bool = False) -> Patched:
@@ -81,7 +80,7 @@ class Control:
                 units = done.write
             for patch in patches:
                 units += make_patch(db, patch)[1] if made else 1.0
-            return made, units * cost.TRANSACTION
+            return made, units * TRANSACTION
 
         made, units = self._db.write(write)
         charge(write=units)
@@ -129,7 +128,7 @@ class Matches:
             ).fetchall()
         ids = [task_id for (task_id,) in rows]
         size = sum(len(queue) + TERM_LENGTH + len(task_id) for task_id in ids[:limit])
-        charge(read=cost.read_units(size, consistent=False))
+        charge(read=read_units(size, consistent=False))
         return ids[:limit], len(ids) > limit
 
     def drop_matches(self, queue: str, field: str, *, limit: int) -> bool:

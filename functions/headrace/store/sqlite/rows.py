@@ -16,12 +16,12 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from headrace.domain import cost
 from headrace.domain.change import Entry
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.patch import Fields, Value
 from headrace.domain.task import Place, State, Task
 from headrace.domain.times import instant_of, micros_of
+from headrace.store.call_scope import entry_units, write_units
 from headrace.store.items import item_bytes, to_item
 
 COLUMNS: Final = (
@@ -207,7 +207,7 @@ def change_units(old: Row | None, new: Row | None) -> int:
     """Return the write units of a task's change, its index entry's among them."""
     left = None if old is None or old[1] is None else old[1:8]
     entered = None if new is None or new[1] is None else new[1:8]
-    return cost.write_units(task_bytes(old), task_bytes(new)) + cost.entry_units(
+    return write_units(task_bytes(old), task_bytes(new)) + entry_units(
         was=left is not None,
         is_=entered is not None,
         moved=left is not None and entered is not None and left[:4] != entered[:4],

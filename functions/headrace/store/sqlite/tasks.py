@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.domain import cost
 from headrace.domain.change import Change, Outcome
 from headrace.domain.task import RETURN_LANE, SHOWN_STATES, TURN_LANE, Place, Task
 from headrace.domain.times import instant_of, micros_of
@@ -29,7 +28,7 @@ from headrace.store.base import (
     Position,
     record_patch,
 )
-from headrace.store.call_scope import charge
+from headrace.store.call_scope import charge, read_units
 from headrace.store.items import EVER, SECONDS, Between, Item, to_item
 from headrace.store.sqlite.arrivals import ArrivalNumbers, ClaimRun
 from headrace.store.sqlite.commits import Commit, Log, MadeChanges, make_patch
@@ -114,7 +113,7 @@ class TaskTable:
         with self._db.reading() as db:
             rows = read_rows(db, task_ids, payload=payload)
         sizes = (task_bytes(row, None if payload else row[-1] or 0) for row in rows.values())
-        charge(read=sum(cost.read_units(size, consistent=consistent) for size in sizes))
+        charge(read=sum(read_units(size, consistent=consistent) for size in sizes))
         return [task_of(row if payload else (*row[:-1], None)) for row in rows.values()]
 
     def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
@@ -123,7 +122,7 @@ class TaskTable:
                 "SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
                 (prefix, prefix + _BEHIND_ALL, limit + 1),
             ).fetchall()
-        charge(read=cost.read_units(sum(len(task_id) for (task_id,) in rows), consistent=False))
+        charge(read=read_units(sum(len(task_id) for (task_id,) in rows), consistent=False))
         return [task_id for (task_id,) in rows[:limit]], len(rows) > limit
 
     def entries(
@@ -147,7 +146,7 @@ class TaskTable:
             ).fetchall()
         entries = tuple([entry_of(place, row) for row in rows[:limit]])
         size = entries_bytes(place, rows[:limit])
-        charge(read=cost.read_units(size, consistent=False))
+        charge(read=read_units(size, consistent=False))
         if len(rows) <= limit:
             return EntryPage(entries, None)
         return EntryPage(entries, Position(entries[-1].scheduled_at, entries[-1].task_id))
@@ -176,7 +175,7 @@ class TaskTable:
                 f" OR retained_until > ?), count(*) FROM tasks WHERE {where}",
                 (*(2 * [None if now is None else micros_of(now)]), *values),
             ).fetchone()
-        charge(read=cost.read_units(counted_bytes(place, read), consistent=False))
+        charge(read=read_units(counted_bytes(place, read), consistent=False))
         return CountPage(number, last and Position(instant_of(last[0]), last[1]))
 
     def pages(self) -> "FilePages":

@@ -1,16 +1,15 @@
-"""What tasks cost: the arithmetic.  That it is DynamoDB's too is in tests/contract/test_cost.py."""
+"""The cost of tasks: the formulas.  tests/contract/test_cost.py measures calls."""
 
 import pytest
 
 from benchmarks import bill
-from headrace.domain import cost
 
 
 def test_the_life_of_a_small_task_is_eight_writes() -> None:
-    assert cost.life().write == 8
-    assert cost.life(kept=False).write == 7
-    assert cost.life(batch=25).read == 0.02
-    assert cost.life(batch=25, retries=1).read == 1.04
+    assert bill.life().write == 8
+    assert bill.life(kept=False).write == 7
+    assert bill.life(batch=25).read == 0.02
+    assert bill.life(batch=25, retries=1).read == 1.04
 
 
 @pytest.mark.parametrize(
@@ -22,9 +21,9 @@ def test_the_life_of_a_small_task_is_eight_writes() -> None:
     ],
 )
 def test_an_item_is_rounded_up_to_whole_kilobytes(payload: int, units: int) -> None:
-    assert cost.item_units(payload) == units
-    assert cost.enqueue(payload).write == units + 1
-    assert cost.heartbeat(payload).write == units
+    assert bill.item_units(payload) == units
+    assert bill.enqueue(payload).write == units + 1
+    assert bill.heartbeat(payload).write == units
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """What every store promises about queues, lists, counts, purges and deletions."""
 
 import itertools
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.tasks.inspect import TaskListing
+from headrace.store.call_scope import Timed, in_time
 from tests.contract.conftest import World, new_world
 
 
@@ -250,10 +251,15 @@ def test_shards_may_grow_and_shrink_and_strand_nothing(world: World) -> None:
     assert world.use.inspect.count(queue).by_state[State.SUCCEEDED] == 50
 
 
-def hangs_up_after(calls: int) -> Callable[[], bool]:
-    """Return what tells that the client hung up from the call numbered *calls* on."""
+def client_that_hangs_up_after(checks: int) -> Timed:
+    """Return the context of a call whose client has disconnected after so many checks."""
     numbers = itertools.count()
-    return lambda: next(numbers) >= calls
+    return cast(
+        "Timed",
+        SimpleNamespace(
+            get_remaining_time_in_millis=lambda: 0, client_gone=lambda: next(numbers) >= checks
+        ),
+    )
 
 
 @pytest.mark.gate
@@ -261,9 +267,8 @@ def test_what_was_leased_meanwhile_goes_back_with_no_attempt_used(world: World) 
     queue = world.queue()
     ids = world.put(queue, *["1"] * 3)
 
-    found = world.use.deliveries.dequeue(
-        queue, batch_size=3, wait_seconds=20, is_gone=hangs_up_after(1)
-    )
+    with in_time(client_that_hangs_up_after(1)):
+        found = world.use.deliveries.dequeue(queue, batch_size=3, wait_seconds=20)
 
     assert found.tasks == ()
     assert {world.see(one).state for one in ids} == {State.ENQUEUED}

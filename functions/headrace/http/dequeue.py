@@ -22,12 +22,11 @@ from headrace.http.fields import (
     example,
 )
 from headrace.http.parameters import QueueInPath
-from headrace.http.request import Reply, principal, this_request
+from headrace.http.request import Reply, this_request
 from headrace.http.routing import Routes
-from headrace.http.tasks import LEFT_MILLIS, lease_answer, seconds_to_wait, shown_members
+from headrace.http.tasks import lease_answer, seconds_to_wait, shown_members
 from headrace.ops.delivery.dequeue import Order
 from headrace.runtime.wiring import current_service
-from headrace.store.call_scope import client_gone
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import MaxRetries, instant
 
@@ -138,8 +137,7 @@ def dequeue_many(body: DequeueManyBody) -> task_wire.Dequeued | Reply:
 def _leased(
     queues: str | Sequence[str], wanted: DequeueBody, *, order: Order = Order.PREFERENCE
 ) -> Reply:
-    request, use, by = this_request(), current_service(), principal()
-    context = request.context
+    use = current_service()
     found = use.deliveries.dequeue(
         queues,
         order=order,
@@ -148,10 +146,7 @@ def _leased(
         worker=wanted.worker or "",
         keepalive=wanted.keepalive_timeout_in_seconds,
         lease_id=wanted.lease_id,
-        batch=repeats.batch_of(request, grouped=wanted.lease_id is not None),
-        has_time=lambda: context.get_remaining_time_in_millis() > LEFT_MILLIS,
-        check_key=lambda: use.keys.known(by.key_id, by.digest),
-        is_gone=client_gone(context),
+        batch=repeats.batch_of(this_request(), grouped=wanted.lease_id is not None),
     )
     answer = Reply(dequeued_answer(found, max_retries=use.queues.max_retries))
     if found.replayed:

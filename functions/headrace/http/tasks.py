@@ -28,11 +28,11 @@ from headrace.http.parameters import (
     shows_payload,
     task_id,
 )
-from headrace.http.request import Reply, principal, this_request
+from headrace.http.request import Reply, principal
 from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
-from headrace.store.call_scope import client_gone, current_actor, time_to_wait
+from headrace.store.call_scope import current_actor, time_to_wait
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import MaxRetries, instant, task_members
 from headrace.wire.tasks import CancelledTask, Count, DeletedTask, Explained, Tasks
@@ -61,8 +61,6 @@ UndoSeconds: TypeAlias = Annotated[
 WhyDeleted: TypeAlias = Annotated[
     Reason | None, Field(description="The reason, which the audit keeps.")
 ]
-LEFT_MILLIS: Final = 1500
-"""Milliseconds kept free for the answer, of the time that API Gateway waits."""
 
 
 class ReasonBody(RequestBody):
@@ -190,23 +188,13 @@ def get_task(
 
 def seconds_to_wait(wanted: float) -> float:
     """Return how many seconds this call may wait if the client asks for *wanted* seconds."""
-    return min(
-        wanted,
-        current_service().settings.long_poll_seconds,
-        time_to_wait(this_request().context),
-    )
+    return min(wanted, current_service().settings.long_poll_seconds, time_to_wait())
 
 
 def _ended_task(id: str, wait_seconds: float) -> Task:
-    context, use, by = this_request().context, current_service(), principal()
+    seconds = seconds_to_wait(wait_seconds)
     return visibility.ended_task(
-        use.waiting,
-        by,
-        task_id(id),
-        seconds=seconds_to_wait(wait_seconds),
-        has_time=lambda: context.get_remaining_time_in_millis() > LEFT_MILLIS,
-        check_key=lambda: use.keys.known(by.key_id, by.digest),
-        is_gone=client_gone(context),
+        current_service().waiting, principal(), task_id(id), seconds=seconds
     )
 
 

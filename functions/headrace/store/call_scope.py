@@ -13,7 +13,7 @@ Gateway's 29 seconds.  So if the table is slow, the answer is a 503 with the tim
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from datetime import datetime
@@ -251,62 +251,66 @@ def draw_batch_id(now: datetime) -> str:
 CALL_SECONDS: Final = 5.0
 """What one request to the table takes at most, from connecting to its answer."""
 
-_SECONDS_LEFT: Final[ContextVar[Callable[[], float] | None]] = ContextVar(
-    "headrace_seconds_left", default=None
-)
-
-
-def ends_within(
-    seconds: float, clock: Callable[[], float] = time.monotonic
-) -> during[Callable[[], float] | None]:
-    """Let a store begin no request in this block that could take longer than *seconds* from now.
-
-    It raises Unavailable instead.  *clock* counts seconds.
-    """
-    end = clock() + seconds
-    return during(_SECONDS_LEFT, lambda: end - clock())
-
-
 ANSWER_SECONDS: Final = 2.0
 """The time for an answer after the last request to the table."""
-
-
-class Timed(Protocol):
-    """The used part of the context object of a Lambda call."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds until Lambda ends the call."""
-
-
-def in_time(context: Timed) -> AbstractContextManager[object]:
-    """Return a block whose requests to the table leave time to answer.
-
-    A context that ends no calls may return 0; then there is no end, and nothing waits.
-    """
-    left = context.get_remaining_time_in_millis() / 1000
-    return ends_within(left - ANSWER_SECONDS) if left > 0 else nullcontext()
-
-
-def time_to_wait(context: Timed) -> float:
-    """Return the seconds that a call may wait and still read the table once after that."""
-    left = context.get_remaining_time_in_millis() / 1000
-    return max(0.0, left - ANSWER_SECONDS - CALL_SECONDS)
-
-
-def client_gone(context: object) -> Callable[[], bool]:
-    """Return a check whether the client has disconnected; on Lambda it never has."""
-    found: Callable[[], bool] = getattr(context, "client_gone", _never)
-    return found
 
 
 def _never() -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class _RunningCall:
+    """The call under way: how long its requests may take, and whether its client disconnected."""
+
+    seconds_left: Callable[[], float]
+    client_gone: Callable[[], bool] = _never
+
+
+_CALL: Final[ContextVar[_RunningCall | None]] = ContextVar("headrace_call", default=None)
+
+
+class Timed(Protocol):
+    """The used part of the context object of a Lambda call.
+
+    On one machine it also has ``client_gone()``, which returns whether the client disconnected.
+    """
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds until Lambda ends the call."""
+
+
+def in_time(
+    context: Timed, clock: Callable[[], float] = time.monotonic
+) -> AbstractContextManager[object]:
+    """Return a block for a call, whose requests to the table leave time to answer.
+
+    The store begins no request that could take longer, and raises Unavailable instead.  *clock*
+    counts seconds.  A context that ends no calls may return 0; then there is no end, and nothing
+    waits.
+    """
+    left = context.get_remaining_time_in_millis() / 1000
+    end = clock() + left - ANSWER_SECONDS if left > 0 else math.inf
+    gone: Callable[[], bool] = getattr(context, "client_gone", _never)
+    return during(_CALL, _RunningCall(lambda: end - clock(), gone))
+
+
 def seconds_left() -> float:
-    """Return how long the requests of a store may still take; without end outside of a block."""
-    left = _SECONDS_LEFT.get()
-    return math.inf if left is None else left()
+    """Return how long the requests of a store may still take; infinity if there is no end."""
+    call = _CALL.get()
+    return math.inf if call is None else call.seconds_left()
+
+
+def time_to_wait() -> float:
+    """Return the seconds that the call may wait and still read the table once after that."""
+    left = seconds_left()
+    return 0.0 if left == math.inf else max(0.0, left - CALL_SECONDS)
+
+
+def client_gone() -> bool:
+    """Return whether the client of the call has disconnected; on Lambda it never has."""
+    call = _CALL.get()
+    return call is not None and call.client_gone()
 
 
 _WRITE_BYTES: Final = 1024

@@ -1,6 +1,6 @@
 """Lease due tasks: the state that all dequeue calls of a process share, and payloads."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +46,7 @@ class Deliveries(ServicePart):
         self.pushing = False
         self._first_lanes: dict[str, int] = {}
 
-    def dequeue(  # noqa: PLR0913  the API's own fields, and how to wait
+    def dequeue(
         self,
         queues: str | Sequence[str],
         *,
@@ -57,9 +57,6 @@ class Deliveries(ServicePart):
         keepalive: Seconds | None = None,
         lease_id: str | None = None,
         batch: DeliveryBatch | None = None,
-        has_time: Callable[[], bool] = lambda: True,
-        check_key: Callable[[], object] = lambda: None,
-        is_gone: Callable[[], bool] = lambda: False,
     ) -> DequeueResult:
         """Lease up to *batch_size* due tasks to *worker*, of one queue in order of their due time.
 
@@ -67,12 +64,12 @@ class Deliveries(ServicePart):
         gets the tasks; *keepalive* has no effect then.  Of several calls with the same *batch* the
         first one leases, and the others return its tasks.
 
-        If no task is due, wait up to *wait_seconds* for the first, while *has_time* returns True.
-        Call *check_key* before each new poll.  If *is_gone* says that the client of a waiting call
-        has disconnected, lease nothing, and release tasks already leased without a used attempt.
+        If no task is due, wait up to *wait_seconds* for the first.  If the client of a waiting call
+        disconnects, lease nothing, and release tasks already leased without a used attempt.
 
-        Raises NotFound for a queue that is missing, LeaseLost unless the lease group is open, the
-        errors of *batch* and those of *check_key*.  Nothing is leased then.
+        Raises NotFound for a queue that is missing, LeaseLost unless the lease group is open,
+        Unauthenticated if the key of the caller is revoked during a wait, and the errors of
+        *batch*.  Nothing is leased then.
         """
         result = DequeueCall(
             self,
@@ -84,9 +81,6 @@ class Deliveries(ServicePart):
             keepalive,
             lease_id,
             batch,
-            has_time,
-            check_key,
-            is_gone,
         ).run()
         self.release_dedupe_keys(result.tasks)
         return result

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -21,6 +21,7 @@ from headrace.domain.task import Task
 from headrace.ops.delivery.idempotency import DeliveryBatch, NotedState
 from headrace.ops.delivery.queue_dequeue import QueueDequeue
 from headrace.ops.shared.lanes import delivery_rank, delivery_turn
+from headrace.store.call_scope import client_gone
 
 if TYPE_CHECKING:
     from headrace.ops.delivery.deliveries import Deliveries
@@ -68,9 +69,6 @@ class DequeueCall:
     keepalive: Seconds | None
     lease_id: str | None
     batch: DeliveryBatch | None
-    has_time: Callable[[], bool]
-    check_key: Callable[[], object]
-    is_gone: Callable[[], bool]
     tasks: list[Task] = field(default_factory=list, init=False)
     queue_dequeues: Sequence[QueueDequeue] = field(default=(), init=False)
     _sources: Sequence[Queue] = field(default=(), init=False)
@@ -98,7 +96,7 @@ class DequeueCall:
             self._claim()
             tasks = self._deliverable()
             now = deliveries.now()
-            if tasks or now >= until or not self.has_time():
+            if tasks or now >= until:
                 if not tasks and self.batch is not None and not self.batch.note_nothing(now=now):
                     return self._leased_before() or DequeueResult((), 0.0, now)
                 return DequeueResult(tasks, self._poll_after(now), now)
@@ -110,7 +108,7 @@ class DequeueCall:
                     now = deliveries.now()
                     return DequeueResult(tasks, self._poll_after(now), now)
                 continue
-            self.check_key()
+            deliveries.service.keys.check_caller()
             pause = min(pause * _POLL_GROWTH, deliveries.poll_after_seconds * _POLL_CEILING)
 
     # -- the claim --------------------------------------------------------------------------------
@@ -135,9 +133,9 @@ class DequeueCall:
         """Lease due tasks and return their ids; raises as ``run``.  See Claim of the store."""
         sources = self._sources
         if self._parked:
-            if not self.has_time() or self._client_gone():
+            if self._client_gone():
                 return ()
-            self.check_key()
+            self.deliveries.service.keys.check_caller()
             sources = self._read_queues()
             if not self._needs_no_limits(sources):
                 return ()
@@ -283,7 +281,7 @@ class DequeueCall:
 
         A call that does not wait is answered: its client may have closed only its sending side.
         """
-        return self.wait_seconds > 0 and self.is_gone()
+        return self.wait_seconds > 0 and client_gone()
 
     def _arrivals(self) -> Mapping[str, int]:
         """Return the numbers of arrivals so far, if the call may wait for more."""

@@ -40,7 +40,7 @@ from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Record, every_record
-from headrace.store.call_scope import flat_rate
+from headrace.store.call_scope import current_actor, flat_rate
 from headrace.store.records import keys as key_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.actions import KIND as ACTION
@@ -141,6 +141,12 @@ class KeyOperations(ServicePart):
         if found.stored.key.expired(self.now()):
             raise _expired(found.stored.key)
         return replace(found.stored.key.principal, digest=digest)
+
+    def check_caller(self) -> None:
+        """Raise Unauthenticated if the key of the current caller is valid no longer."""
+        actor = current_actor()
+        if actor is not None:
+            self.known(actor.key_id, actor.digest)
 
     def create(
         self,

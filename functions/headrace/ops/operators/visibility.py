@@ -52,16 +52,7 @@ def task(tasks: TaskOperations, by: Principal, task_id: str) -> Task:
     return access.as_seen_by(by, found)
 
 
-def ended_task(
-    waiting: Waiting,
-    by: Principal,
-    task_id: str,
-    *,
-    seconds: float,
-    has_time: Callable[[], bool],
-    check_key: Callable[[], object],
-    is_gone: Callable[[], bool],
-) -> Task:
+def ended_task(waiting: Waiting, by: Principal, task_id: str, *, seconds: float) -> Task:
     """Return a task once it has ended, or when *seconds* are over, as *by* may see it.
 
     Raises as task(), also when it has moved to a queue that is not *by*'s, and as Waiting.wait().
@@ -73,14 +64,7 @@ def ended_task(
             raise access.not_this_task(task_id)
 
     try:
-        found = waiting.wait(
-            task_id,
-            seconds=seconds,
-            check=check,
-            has_time=has_time,
-            check_key=check_key,
-            is_gone=is_gone,
-        )
+        found = waiting.wait(task_id, seconds=seconds, check=check)
     except NotFound:
         raise no_task(by, task_id) from None
     return access.as_seen_by(by, found)

@@ -14,6 +14,7 @@ from headrace.domain.task import FINISHED, Task
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Ends
+from headrace.store.call_scope import client_gone
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -40,16 +41,12 @@ class Waiting(ServicePart):
         *,
         seconds: float,
         check: Callable[[Task], None] = lambda _: None,
-        has_time: Callable[[], bool] = lambda: True,
-        check_key: Callable[[], object] = lambda: None,
-        is_gone: Callable[[], bool] = lambda: False,
     ) -> Task:
         """Return a task once it has ended, or as it was last seen when *seconds* are over.
 
-        *check* may raise for a task that must not be seen, in any queue; *has_time* returns whether
-        there is time to wait, *check_key* raises when the caller loses its access, and *is_gone*
-        returns whether the client hung up.  Raises NotFound immediately, or as soon as the task is
-        removed.
+        *check* may raise for a task that must not be seen, in any queue.  The wait ends early if
+        the client disconnects.  Raises Unauthenticated if the key of the caller is revoked during
+        the wait, and NotFound immediately, or as soon as the task is removed.
         """
         until = self.now() + timedelta(seconds=seconds)
         with self._pausing(task_id) as pause:
@@ -57,10 +54,10 @@ class Waiting(ServicePart):
                 task = self._look(task_id)
                 check(task)
                 left = (until - self.now()).total_seconds()
-                if task.state in FINISHED or left <= 0 or not has_time() or is_gone():
+                if task.state in FINISHED or left <= 0 or client_gone():
                     break
                 pause(left)
-                check_key()
+                self.service.keys.check_caller()
         return with_present_ends(self.store, [task])[0]
 
     def _look(self, task_id: str) -> Task:

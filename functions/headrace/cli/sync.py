@@ -1,7 +1,7 @@
 """`headrace sync`: queue settings and schedules as an app declares them, shown as a diff."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +14,16 @@ from headrace.cli.commands import CliCommand, dry_run_option
 from headrace.cli.output import console, document, many, problem_fields
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.workers import load_app
-from headrace.client.app.drift import FieldChange, SyncAction, SyncPlan, SyncStep
-from headrace.client.app.syncing import AppSync, StepOutcome, StepResult, failure_of
+from headrace.client.app.sync import (
+    AppSync,
+    FieldChange,
+    StepOutcome,
+    StepResult,
+    SyncAction,
+    SyncPlan,
+    SyncStep,
+    failure_of,
+)
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.escaping import escape_unseen
@@ -26,16 +34,12 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 100  # characters of a value in a diff
 _SIGNS: Final = {
-    SyncAction.CREATE: ("+", "green"),
-    SyncAction.CHANGE: ("~", "yellow"),
-    SyncAction.REMOVE: ("-", "red"),
-    SyncAction.CONFLICT: ("!", "red"),
+    SyncAction.CREATE: ("+", "green", "created"),
+    SyncAction.CHANGE: ("~", "yellow", "changed"),
+    SyncAction.REMOVE: ("-", "red", "removed"),
+    SyncAction.CONFLICT: ("!", "red", ""),
 }
-_DONE: Final = {
-    SyncAction.CREATE: "created",
-    SyncAction.CHANGE: "changed",
-    SyncAction.REMOVE: "removed",
-}
+_NOTES: Final = {StepOutcome.FAILED: ": failed", StepOutcome.SKIPPED: ": not tried"}
 
 
 @click.command(
@@ -47,150 +51,129 @@ _DONE: Final = {
 @click.option(
     "--prune",
     is_flag=True,
-    help="Remove the schedules that this app has made and declares no more.",
+    help="Remove the schedules that this app created and no longer declares.",
 )
-@dry_run_option("Only show what differs; exit with 7 if something does.")
+@dry_run_option("Only show the differences; exit with 7 if there are any.")
 @click.pass_obj
 def sync_command(session: CliSession, app: str, *, prune: bool, dry_run: bool) -> Exit | None:
     """Bring queue settings and schedules to what an app declares.
 
-    Settings that the app does not name stay as they are, and so do the schedules of other apps and
-    of operators.  Queues are made and changed, never removed.
+    Settings that the app does not name keep their values, and the schedules of other apps and of
+    operators stay.  Queues are created and changed, never removed.
     """
     found = load_app(app)
     try:
         declares = found.declares(app)
-    except TypeError as error:  # of an app that declares what cannot be
+    except TypeError as error:  # the app declares something impossible
         raise Failed(f"{app}: {error}") from error
+    secret = found.codec is not PLAIN
+    results: list[StepResult] = []
     with _connected(session, found) as client:
         sync = AppSync(client, declares, everywhere=found.name is not None)
         plan = sync.plan(prune=prune)
-        diff = _Diff(session, plan, app=found.name or app, secret=found.codec is not PLAIN)
-        if dry_run:
-            diff.show(StepResult(step, StepOutcome.SKIPPED) for step in plan.steps)
-            diff.end("would be ")
-            return Exit.DIFFERENT if plan.steps else None
-        results = diff.results = []
         try:
-            for result in sync.apply(plan.steps):
+            for step in plan.steps if dry_run else ():
+                _show(session, step, secret=secret)
+            for result in () if dry_run else sync.apply(plan.steps):
                 results.append(result)
-                diff.show([result])
-        finally:  # when it is interrupted too
-            diff.end()
+                _show(session, result.step, _NOTES.get(result.outcome, ""), secret=secret)
+        finally:  # also after Ctrl-C
+            if session.json:
+                document(_document(found.name or app, plan, results, secret=secret))
+            elif not any(one.error for one in results):
+                _summarize(session, plan, results, dry_run=dry_run)
     failure = failure_of(results)
     if failure is not None:
         raise failure
-    return None
+    return Exit.DIFFERENT if dry_run and plan.steps else None
 
 
 @contextmanager
 def _connected(session: CliSession, app: "App") -> "Iterator[Client]":
-    """Yield a client with the codec of *app*, as payloads are compared and written.
+    """Yield a client with the codec of *app*, because payloads are compared and written.
 
-    An address of the command line or the environment goes before one that the app was given.
+    An address of the command line or the environment takes precedence over the app's.
     """
     known = session.given_client
     if known is None and session.address() is None:
-        with suppress(InvalidRequest):  # it has none either: connect() says how to name one
+        with suppress(InvalidRequest):  # the app has none either: connect() says how to name one
             known = app.client
     if known is not None:
         yield known
         return
-    client = session.connect(codec=app.codec, retries=session.retries)
-    try:
+    with session.connect(codec=app.codec, retries=session.retries) as client:
         yield client
-    finally:
-        client.close()
 
 
-class _Diff:
-    """Shows steps as they are taken, or all of them as one document."""
+def _show(session: CliSession, step: SyncStep, note: str = "", *, secret: bool) -> None:
+    """Print a step and its fields, unless --json was given."""
+    if session.json:
+        return
+    out = console()
+    sign, style, _ = _SIGNS[step.action]
+    out.print(Text(f"{sign} {step.subject}", style=style).append(note), soft_wrap=True)
+    for change in step.fields:
+        old, new = _values(change, secret=secret)
+        line = Text(f"    {change.field}: ")
+        if step.action is not SyncAction.CREATE:
+            line.append(_short(old), "red").append(" → ")
+        out.print(line.append(_short(new), "green"), soft_wrap=True)
 
-    def __init__(self, session: CliSession, plan: SyncPlan, *, app: str, secret: bool) -> None:
-        self._session, self._plan, self._app, self._secret = session, plan, app, secret
-        self.results: list[StepResult] | None = None  # None: nothing is to be done
 
-    def show(self, results: Iterable[StepResult]) -> None:
-        """Show what became of steps to a person."""
-        if self._session.json:
-            return
-        out = console()
-        for result in results:
-            step = result.step
-            sign, style = _SIGNS[step.action]
-            line = Text(f"{sign} {step.subject}", style=style)
-            if result.error is not None:
-                line.append(": failed")
-            elif self.results is not None and result.outcome is StepOutcome.SKIPPED:
-                line.append(": not tried")
-            out.print(line, soft_wrap=True)
-            for change in step.fields:
-                old, new = self._values(change)
-                line = Text(f"    {change.field}: ")
-                if step.action is not SyncAction.CREATE:
-                    line.append(_short(old), "red").append(" → ")
-                out.print(line.append(_short(new), "green"), soft_wrap=True)
+def _summarize(
+    session: CliSession, plan: SyncPlan, results: Sequence[StepResult], *, dry_run: bool
+) -> None:
+    steps = plan.steps
+    if not dry_run:
+        steps = tuple(one.step for one in results if one.outcome is StepOutcome.DONE)
+    counts = Counter(step.action for step in steps)
+    would = "would be " if dry_run else ""
+    parts = [f"{counts[one]} {would}{word}" for one, (*_, word) in _SIGNS.items() if counts[one]]
+    unchanged = len(plan.unchanged)
+    if parts:
+        session.note(f"{', '.join(parts)}; {unchanged} as declared.")
+    elif not plan.steps:
+        session.note(f"Nothing to do: {many(unchanged, 'thing')} as declared.")
+    if plan.undeclared:
+        names = ", ".join(f"{name} of {queue}" for queue, name in plan.undeclared)
+        session.note(f"No longer declared; --prune removes them: schedule {names}.")
 
-    def end(self, would: str = "") -> None:
-        """Say what has come of all, to a person in a line."""
-        if self._session.json:
-            document(self._document())
-            return
-        if any(one.error for one in self.results or ()):
-            return  # the error says it
-        plan = self._plan
-        steps = plan.steps
-        if self.results is not None:
-            steps = tuple(one.step for one in self.results if one.outcome is StepOutcome.DONE)
-        counts = Counter(step.action for step in steps)
-        parts = [f"{counts[one]} {would}{word}" for one, word in _DONE.items() if counts[one]]
-        if parts:
-            self._session.note(f"{', '.join(parts)}; {len(plan.unchanged)} as declared.")
-        elif not plan.steps:
-            things = many(len(plan.unchanged), "thing")
-            self._session.note(f"Nothing to do: {things} as declared.")
-        if plan.undeclared:
-            names = ", ".join(f"{name} of {queue}" for queue, name in plan.undeclared)
-            self._session.note(f"Declared no more, and removed by --prune: schedule {names}.")
 
-    def _document(self) -> dict[str, Any]:
-        steps = zip_longest(self._plan.steps, self.results or ())  # a beginning, if interrupted
-        return {
-            "app": self._app,
-            "steps": [self._step(step, result) for step, result in steps],
-            "unchanged": self._plan.unchanged,
-            "undeclared": [
-                {"queue": queue, "schedule": name} for queue, name in self._plan.undeclared
-            ],
-        }
+def _document(
+    app: str, plan: SyncPlan, results: Sequence[StepResult], *, secret: bool
+) -> dict[str, Any]:
+    steps = zip_longest(plan.steps, results)  # results are fewer after Ctrl-C
+    undeclared = [{"queue": queue, "schedule": name} for queue, name in plan.undeclared]
+    return {
+        "app": app,
+        "steps": [_step(step, result, secret=secret) for step, result in steps],
+        "unchanged": plan.unchanged,
+        "undeclared": undeclared,
+    }
 
-    def _step(self, step: SyncStep, result: StepResult | None) -> dict[str, Any]:
-        fields = []
-        for change in step.fields:
-            old, new = self._values(change)
-            fields.append({"field": change.field, "old": old, "new": new})
-        return {
-            "action": step.action,
-            "queue": step.queue,
-            "schedule": step.schedule,
-            "fields": fields,
-            "outcome": result.outcome if result else None,
-            "error": (
-                problem_fields(result.error, result.error.detail)
-                if result and result.error
-                else None
-            ),
-        }
 
-    def _values(self, change: FieldChange) -> tuple[Any, Any]:
-        """The values of a field; those that the app encrypts are not shown."""
-        if not self._secret or change.field != "payload":
-            return change.old, change.new
-        return change.old and "(encrypted)", change.new and "(encrypted)"
+def _step(step: SyncStep, result: StepResult | None, *, secret: bool) -> dict[str, Any]:
+    values = [(change.field, *_values(change, secret=secret)) for change in step.fields]
+    error = result.error if result else None
+    return {
+        "action": step.action,
+        "queue": step.queue,
+        "schedule": step.schedule,
+        "fields": [{"field": field, "old": old, "new": new} for field, old, new in values],
+        "outcome": result.outcome if result else None,
+        "error": problem_fields(error, error.detail) if error else None,
+    }
+
+
+def _values(change: FieldChange, *, secret: bool) -> tuple[Any, Any]:
+    """Return the values of a field; a payload that the app encrypts is not shown."""
+    if not secret or change.field != "payload":
+        return change.old, change.new
+    return change.old and "(encrypted)", change.new and "(encrypted)"
 
 
 def _short(value: object) -> str:
-    """*value* as a diff has it, in one line."""
+    """Return *value* in one line of limited length."""
     if value is None:
         return "-"
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

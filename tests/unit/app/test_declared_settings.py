@@ -1,5 +1,6 @@
 """Every declared queue setting: the API, SDK and CLI take it, show it and refuse what is beyond."""
 
+import json
 from typing import Any, get_type_hints
 
 import pytest
@@ -68,12 +69,10 @@ def test_the_api_and_the_sdk_name_it_beyond_its_limit(setting: Setting) -> None:
         App().queue("mail", **body)
 
 
-@pytest.mark.parametrize(
-    "setting", [one for one in SETTINGS if one.about.short], ids=lambda one: one.about.short
-)
-def test_it_has_an_option_of_the_command(setting: Setting) -> None:
-    value, option = another(setting), f"--{setting.about.short.replace('_', '-')}"
-    words = [f"--no-{option[2:]}"] if setting.kind is Kind.FLAG else [option, str(value)]
+@every_setting
+def test_the_command_sets_and_shows_it(setting: Setting) -> None:
+    value = another(setting)
+    words = ["--set", f"{'.'.join(setting.path)}={json.dumps(value)}"]
     with MemoryService() as service:
         assert Cli(service)("queue", "create", "mail", *words).code == 0
         found: Any = Cli(service)("queue", "show", "mail", "--json").json

@@ -25,20 +25,19 @@ from headrace.wire.queues import AlertsShown, OnEndShown
         ({"shards": 100}, "shards", "must be a whole number from 1 to 64, not 100"),
         (
             {"priority": {"aging_in_seconds": 0}},
-            "priority",
-            "aging_in_seconds must be a",
+            "priority.aging_in_seconds",
+            "must be a number from 1",
         ),
         (
             {"alerts": {"queue": "a", "no_workers_for_seconds": 1}},
-            "alerts",
-            "no_workers_for_seconds must be a number from 60",
+            "alerts.no_workers_for_seconds",
+            "must be a number from 60",
         ),
-        ({"target": {"url": "a", "headers": {"Host": "b"}}}, "target", "headers Host is set by"),
         ({"retry_strategy": {"jitter": 2}}, "retry_strategy.jitter", "from 0 to 1, not 2"),
         (
             {"dequeuing_settings": {"rate_limiting": {"interval": 5}}},
-            "dequeuing_settings.rate_limiting",
-            "must be None or have max_tokens",
+            "dequeuing_settings.rate_limiting.max_tokens",
+            "is required",
         ),
         (
             {"dead_letter_queue_config": {"enable": 1}},
@@ -98,12 +97,12 @@ def test_groups_can_be_declared_and_a_wrong_setting_of_them_is_named() -> None:
     assert made.groups == GroupSettings(GroupMode.FAIR, {"acme": 4})
 
     wrong: list[tuple[Any, str]] = [
-        ({}, "must be None or have mode"),
-        ({"mode": "fair", "weights": {"a": 0}}, "weights.a must be a number from 0.01"),
-        ({"mode": "fair", "on_dead": "halt"}, "on_dead must be left out unless mode is strict"),
+        ({}, "mode is required"),
+        ({"mode": "random"}, "mode must be one of fair, strict"),
+        ("fair", "must be a dict"),
     ]
     for groups, why in wrong:
-        with pytest.raises(InvalidRequest, match=rf"groups .*{why}"):
+        with pytest.raises(InvalidRequest, match=rf"groups.*{why}"):
             App().queue("mail", groups=groups)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import App, Client, Worker
-from headrace.client.app.drift import MARK
+from headrace.client.app.sync import MARK
 from headrace.domain.errors import NotFound
 from headrace.testing import MemoryService
 

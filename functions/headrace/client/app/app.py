@@ -11,7 +11,6 @@ from headrace.client.app.attempts import Middleware
 from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
-from headrace.client.app.drift import Declaration
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
 from headrace.client.app.function import Dedupe, RawHandler, TaskFunction
@@ -21,7 +20,7 @@ from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.posting import AppQueues, Posting
 from headrace.client.app.running import TaskRunner
 from headrace.client.app.signature import name_of
-from headrace.client.app.syncing import AppSync, failure_of
+from headrace.client.app.sync import AppSync, Declaration, failure_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields

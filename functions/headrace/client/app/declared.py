@@ -1,12 +1,23 @@
 """The queue settings that an app declares, checked where they are declared.
 
-They are kept by the path of the field, as ``retry_strategy.max_retries``: what is not declared is
-left as it is in the service, in the nested ones too.
+Names and types are those of ``QueueFields``, limits those of ``QueueSettings``.  What depends on
+several settings, or on other queues, is left to the service.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import types
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import (
+    Any,
+    Final,
+    Literal,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 
@@ -16,348 +27,179 @@ from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.indexing import fields_fault, read_field
-from headrace.domain.push import Target, headers_faults
+from headrace.domain.push import Target
 from headrace.domain.queue_settings import (
-    TYPES,
     AlertSettings,
     PrioritySettings,
     QueueSettings,
     RateLimiting,
-    Threshold,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settings import Kind, Setting, declared_settings, own_settings
-from headrace.domain.task_groups import GroupMode, OnDead
 from headrace.wire.base import JsonValue
 
-Declared: TypeAlias = Mapping[str, JsonValue]
-"""Settings by path."""
+Settings: TypeAlias = dict[str, JsonValue]
+"""Settings as the API has them; names that are left out keep their value in the service."""
 
-Fault: TypeAlias = Callable[[Any], str | None]
+_NULLABLE: Final[Mapping[str, type]] = {
+    "dequeuing_settings.rate_limiting": RateLimiting,
+    "priority": PrioritySettings,
+    "target": Target,
+    "alerts": AlertSettings,
+}
+_LIMITS: Final[Mapping[str, Setting]] = {
+    **{".".join(one.path): one for one in declared_settings(QueueSettings)},
+    **{f"{at}.{one.name}": one for at, shape in _NULLABLE.items() for one in own_settings(shape)},
+}
+_PAUSED: Final = "dequeuing_paused"
+_NOTIFIED: Final = ("on_end", "alerts")
 
-_KIND: Final = "retry_strategy.kind"
-_RETRIES: Final = "retry_strategy.max_retries"
-_INTERVALS: Final = "retry_strategy.intervals"
-_RATE: Final = "dequeuing_settings.rate_limiting"
-_PRIORITY: Final = "priority"
-_GROUPS: Final = "groups"
-_TARGET: Final = "target"
-_ON_END: Final = "on_end"
-_ALERTS: Final = "alerts"
-_INDEXED: Final = "indexed_fields"
-_PAUSED: Final = "dequeuing_settings.dequeuing_paused"
 
+def declared(queue: str, settings: QueueFields) -> Settings:
+    """Return *settings* as the API has them.
 
-def declared(queue: str, settings: QueueFields) -> Declared:
-    """What *settings* say, by path.
-
-    Raises TypeError for a name that is none, InvalidRequest naming the queue and each wrong field.
+    Raises TypeError for an unknown name, InvalidRequest naming the queue and each wrong field.
     """
-    found: dict[str, JsonValue] = {}
-    for name, value in settings.items():
-        plain = _plain(value)
-        if name not in _OBJECTS:
-            found[name] = plain
-        elif isinstance(plain, dict):
-            found |= {f"{name}.{inner}": one for inner, one in plain.items()}
-        else:
-            raise _refused(queue, [FieldError(name, f"must be a dict, not {value!r:.140}")])
-        if isinstance(value, RetryStrategy) and value.intervals:
-            found[_RETRIES] = len(value.intervals)  # that of a strategy counts for other kinds
-    for path in found:
-        _check_name(queue, path)
-    if found.get(_PAUSED):
-        raise _refused(
-            queue, [FieldError(_PAUSED, "is an operator's: run `headrace queue pause` instead")]
-        )
-    found.pop(_PAUSED, None)  # a DequeuingSettings has it
-    faults = [
-        FieldError(path, fault)
-        for path, value in found.items()
-        if (fault := _FIELDS[path](value)) is not None
-    ]
+    found: Settings = _plain(settings)
+    dequeuing = found.get("dequeuing_settings")
+    if isinstance(dequeuing, dict) and not dequeuing.get(_PAUSED):
+        dequeuing.pop(_PAUSED, None)  # a DequeuingSettings has it
+    faults = [*_faults(queue, QueueFields, found)]
     if faults:
-        raise _refused(queue, faults)
+        error = all_wrong(faults)
+        raise InvalidRequest(f"queue {queue}: {error.detail}", errors=error.errors)
+    retry = settings.get("retry_strategy")
+    if isinstance(retry, RetryStrategy) and retry.intervals:  # its number is of other kinds
+        found["retry_strategy"]["max_retries"] = len(retry.intervals)
     return _completed(found)
 
 
-def nested(fields: Declared) -> dict[str, JsonValue]:
-    """*fields* as the API has them."""
-    whole: dict[str, JsonValue] = {}
-    for path, value in fields.items():
-        outer, dot, inner = path.partition(".")
-        if dot:
-            whole.setdefault(outer, {})[inner] = value
-        else:
-            whole[outer] = value
-    return whole
+def merged(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> Settings:
+    """Return *old* with the settings of *new*; objects in them are merged too."""
+    both = {**old, **new}
+    for name, value in new.items():
+        if isinstance(value, dict) and isinstance(old.get(name), dict):
+            both[name] = value if name in ("weights", "headers") else merged(old[name], value)
+    return both
 
 
-def by_path(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Settings as the API has them, by path."""
-    found: dict[str, JsonValue] = {}
-    for name, value in settings.items():
-        if name in _OBJECTS:
-            found |= {f"{name}.{inner}": one for inner, one in value.items()}
-        else:
-            found[name] = value
+def notified_first(queues: Mapping[str, Settings]) -> dict[str, Settings]:
+    """Return *queues* in an order in which a queue comes after those that it notifies."""
+    ordered: dict[str, Settings] = {}
+
+    def put(name: str, chain: tuple[str, ...]) -> None:
+        if name not in queues or name in ordered or name in chain:
+            return
+        for setting in _NOTIFIED:
+            put((queues[name].get(setting) or {}).get("queue", ""), (*chain, name))
+        ordered[name] = queues[name]
+
+    for name in queues:
+        put(name, ())
+    return ordered
+
+
+def _completed(found: Settings) -> Settings:
+    """Add the settings that follow from others, as the service derives them."""
+    retry, target = found.get("retry_strategy") or {}, found.get("target") or {}
+    if retry.get("intervals"):
+        retry.setdefault("kind", str(Backoff.INTERVALS))
+        retry.setdefault("max_retries", len(retry["intervals"]))
+    elif "kind" in retry:
+        retry["intervals"] = []
+    for name, other in (("url", "lambda"), ("lambda", "url")):
+        if target.get(name) is not None:
+            target.setdefault(other, None)
+    if found.get("indexed_fields"):
+        found["indexed_fields"] = [read_field(field)[0] for field in found["indexed_fields"]]
     return found
 
 
-def _complete_indexed(found: dict[str, JsonValue]) -> None:
-    """Write fields as the service has them."""
-    if found.get(_INDEXED):
-        found[_INDEXED] = [read_field(field)[0] for field in found[_INDEXED]]
-
-
-def _completed(found: dict[str, JsonValue]) -> Declared:
-    """What was declared with what follows from it, as the service would have it."""
-    if found.get(_INTERVALS):
-        found.setdefault(_KIND, str(Backoff.INTERVALS))
-        found.setdefault(_RETRIES, len(found[_INTERVALS]))
-    elif _KIND in found:
-        found[_INTERVALS] = []
-    _complete_indexed(found)
-    if found.get(_RATE):
-        rate = found[_RATE]
-        found[_RATE] = {"max_tokens": rate["max_tokens"], **_usual(RateLimiting), **rate}
-    if found.get(_PRIORITY) is not None:
-        found[_PRIORITY] = _usual(PrioritySettings) | found[_PRIORITY]
-    if found.get(_GROUPS) is not None:
-        groups = {**_USUAL_GROUPS, **found[_GROUPS]}
-        if groups[_MODE] == GroupMode.STRICT:
-            groups[_ON_DEAD] = groups[_ON_DEAD] or str(OnDead.CONTINUE)
-        found[_GROUPS] = groups
-    if found.get(_TARGET) is not None:
-        found[_TARGET] = {
-            "url": None,
-            "lambda": None,
-            "headers": {},
-            **_usual(Target),
-            **found[_TARGET],
-        }
-    if found.get(_ON_END) is not None:
-        found[_ON_END] = {"states": list(map(str, TYPES)), **found[_ON_END]}
-    if found.get(_ALERTS) is not None:
-        found[_ALERTS] = {**_usual(AlertSettings), **found[_ALERTS]}
-    return found
-
-
-def _check_name(queue: str, path: str) -> None:
-    if path in _FIELDS or path == _PAUSED:
-        return
-    outer, dot, inner = path.partition(".")
-    known = {one.partition(".")[0]: None for one in _FIELDS}
-    if not dot:
-        raise TypeError(unknown(path, f"queue {queue}", list(known)))
-    inside = [one.partition(".")[2] for one in _FIELDS if one.startswith(f"{outer}.")]
-    raise TypeError(unknown(inner, f"{outer} of queue {queue}", inside))
-
-
-def _refused(queue: str, faults: Sequence[FieldError]) -> InvalidRequest:
-    error = all_wrong(faults)
-    return InvalidRequest(f"queue {queue}: {error.detail}", errors=error.errors)
-
-
-def _plain(value: object) -> JsonValue:
-    """*value* without enums and dataclasses; what JSON has no form for stays, and is refused."""
+def _plain(value: object) -> Any:  # noqa: ANN401 (whatever it is as JSON)
+    """Return *value* without enums and dataclasses; what JSON has no form for stays as it is."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, ValueError):
         return value
 
 
-# -------------------------------------------------------------------------------------- the fields
+# ---------------------------------------------------------------------------------------- checks
 
 
-def _fault_of(setting: Setting) -> Fault:
-    """Return the check of a value by the declaration of its setting."""
-    within = setting.about.within
+def _faults(
+    queue: str, shape: type, found: Mapping[str, Any], at: str = ""
+) -> Iterator[FieldError]:
+    """Yield what is wrong with an object; *shape* is its TypedDict, *at* its path and a dot."""
+    known = get_type_hints(shape)
+    for name in found:
+        if name not in known:
+            of = f"{at[:-1]} of queue {queue}" if at else f"queue {queue}"
+            raise TypeError(unknown(name, of, list(known)))
+    for name in sorted(_required(shape) - found.keys()):
+        yield FieldError(f"{at}{name}", "is required")
+    for name, value in found.items():
+        yield from _faults_of_field(queue, f"{at}{name}", known[name], value)
+
+
+def _required(shape: type) -> frozenset[str]:
+    required: frozenset[str] = shape.__required_keys__  # type: ignore[attr-defined]  # a TypedDict
+    return required
+
+
+def _faults_of_field(queue: str, path: str, hint: Any, value: Any) -> Iterator[FieldError]:  # noqa: ANN401
+    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
+    if value is None and type(None) in parts:
+        return
+    nested = next((one for one in parts if is_typeddict(one)), None)
+    if nested is not None:
+        if isinstance(value, dict):
+            yield from _faults(queue, nested, value, f"{path}.")
+        else:
+            yield FieldError(path, f"must be a dict, not {value!r:.140}")
+        return
+    fault = _fault(path, parts, value)
+    if fault:
+        yield FieldError(path, fault)
+
+
+def _fault(path: str, hints: Sequence[Any], value: Any) -> str | None:  # noqa: ANN401
+    """Return what is wrong with a value that is no object; None if nothing is, or none knows."""
+    if path.endswith(_PAUSED):
+        return "is an operator's: run `headrace queue pause` instead"
+    if path == "indexed_fields":
+        texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return fields_fault(value) if texts else f"must be a list of texts, not {value!r:.140}"
+    if path == "retry_strategy.intervals":
+        return _intervals_fault(value)
+    words = [word for hint in hints if get_origin(hint) is Literal for word in get_args(hint)]
+    if words:
+        return None if value in words else f"must be one of {', '.join(words)}, not {value!r:.140}"
+    setting = _LIMITS.get(path)
+    return None if setting is None else _limit_fault(setting, value)
+
+
+def _intervals_fault(value: Any) -> str | None:  # noqa: ANN401
+    if not isinstance(value, list) or len(value) > limits.INTERVALS[1]:
+        return f"must be a list of at most {limits.INTERVALS[1]} times in seconds"
+    check = partial(limits.number_fault, bounds=limits.RETRY_DELAY_SECONDS, unit="seconds")
+    return next(filter(None, map(check, value)), None)
+
+
+def _limit_fault(setting: Setting, value: Any) -> str | None:  # noqa: ANN401
+    within, zero = setting.about.within, setting.about.zero
     match setting.kind:
         case Kind.TEXT:
-            return partial(limits.text_fault, most=int(within[1]), least=int(within[0]))
+            return limits.text_fault(value, most=int(within[1]), least=int(within[0]))
         case Kind.FLAG:
-            return _yes_or_no
+            return None if isinstance(value, bool) else f"must be True or False, not {value!r:.140}"
         case Kind.WORD:
-            return _one_of(*setting.words or ())
-        case Kind.WHOLE:
-            check = partial(limits.number_fault, bounds=within, whole=True)
-        case Kind.NUMBER:
-            check = partial(limits.number_fault, bounds=within)
-        case _:
-            check = partial(limits.number_fault, bounds=within, unit="seconds")
-    if setting.within != within:
-        return _or_zero(check, setting.about.zero)
-    return _or_none(check) if setting.nullable else check
-
-
-def _or_zero(check: Fault, zero: str) -> Fault:
-    def fault(value: object) -> str | None:
-        if value == 0 and not isinstance(value, bool):
-            return None
-        found = check(value)
-        return found and f"{found}; 0 is {zero}"
-
-    return fault
-
-
-def _or_none(check: Fault) -> Fault:
-    return lambda value: None if value is None else check(value)
-
-
-def _object(shape: type, **others: Fault) -> Fault:
-    """Return the check of an object with *others* and the settings of *shape*, or None."""
-    settings = own_settings(shape)
-    needed = {one.name for one in settings if one.required}
-    checks = {**others, **{one.name: _fault_of(one) for one in settings}}
-
-    def fault(value: object) -> str | None:
-        if value is None:
-            return None
-        if not isinstance(value, dict) or not needed <= value.keys() <= checks.keys():
-            return f"must be None or have {', '.join(checks)}, not {value!r:.140}"
-        faults = ((name, checks[name](one)) for name, one in value.items())
-        return next((f"{name} {fault}" for name, fault in faults if fault), None)
-
-    return fault
-
-
-def _usual(shape: type) -> dict[str, JsonValue]:
-    """Return the defaults of the settings of *shape*."""
-    found = {one.name: one.default for one in own_settings(shape) if not one.required}
-    return dict(_plain(found))
-
-
-def _one_of(*words: str) -> Fault:
-    def fault(value: object) -> str | None:
-        return None if value in words else f"must be one of {', '.join(words)}, not {value!r:.140}"
-
-    return fault
-
-
-def _yes_or_no(value: object) -> str | None:
-    return None if isinstance(value, bool) else f"must be True or False, not {value!r:.140}"
-
-
-def _intervals(value: object) -> str | None:
-    if not isinstance(value, list):
-        return f"must be a list of seconds, not {value!r:.140}"
-    if len(value) > limits.INTERVALS[1]:
-        return f"must have at most {limits.INTERVALS[1]} entries; it has {len(value)}"
-    faults = (
-        limits.number_fault(each, limits.RETRY_DELAY_SECONDS, unit="seconds") for each in value
-    )
-    return next(filter(None, faults), None)
-
-
-def _groups(value: object) -> str | None:
-    if value is None:
+            words = list(setting.words or ())
+            return None if value in words else f"must be one of {', '.join(words)}"
+    if zero and value == 0 and not isinstance(value, bool):
         return None
-    if not isinstance(value, dict) or not {_MODE} <= value.keys() <= {
-        _MODE,
-        *_USUAL_GROUPS,
-    }:
-        optional = " and ".join(_USUAL_GROUPS)
-        return f"must be None or have {_MODE} and perhaps {optional}, not {value!r:.140}"
-    if fault := _order_fault(value[_MODE], value.get(_ON_DEAD)):
-        return fault
-    weights = value.get(_WEIGHTS, {})
-    if not isinstance(weights, dict) or len(weights) > limits.WEIGHTS:
-        return f"{_WEIGHTS} must be at most {limits.WEIGHTS} numbers by group key"
-    limit = value.get(_GROUP_LIMIT, 0)
-    if fault := limits.number_fault(limit, limits.GROUP_INFLIGHT, whole=True):
-        return f"{_GROUP_LIMIT} {fault}"
-    least, most = limits.GROUP_KEY_BYTES
-    faults = (
-        f"{_WEIGHTS}.{key!s:.60} {fault}"
-        for key, weight in weights.items()
-        if (fault := limits.text_fault(key, most, least) or _weight_fault(weight))
-    )
-    return next(faults, None)
-
-
-def _weight_fault(weight: object) -> str | None:
-    return limits.number_fault(weight, limits.WEIGHT)
-
-
-def _order_fault(mode: object, on_dead: object) -> str | None:
-    if fault := _one_of(*GroupMode)(mode):
-        return f"{_MODE} {fault}"
-    if on_dead is None:
-        return None
-    if mode != GroupMode.STRICT:
-        return f"{_ON_DEAD} must be left out unless {_MODE} is strict"
-    fault = _one_of(*OnDead)(on_dead)
-    return fault and f"{_ON_DEAD} {fault}"
-
-
-def _target(value: object) -> str | None:
-    if isinstance(value, dict) and (value.get("url") is None) == (value.get("lambda") is None):
-        return "must have either url or lambda"
-    return _TARGET_FAULT(value)
-
-
-def _address(value: object) -> str | None:
-    return None if value is None else limits.text_fault(value, limits.TARGET_URL_BYTES, 1)
-
-
-def _queue_name(value: object) -> str | None:
-    return limits.pattern_fault(value, limits.NAME_RE)
-
-
-def _headers(value: object) -> str | None:
-    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
-        return f"must be names and values, not {value!r:.140}"
-    return next((f"{name or ''} {fault}" for name, fault in headers_faults(value)), None)
-
-
-def _on_end(value: object) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not {"queue"} <= value.keys() <= {"queue", "states"}:
-        return f"must be None or have queue and perhaps states, not {value!r:.140}"
-    if fault := _queue_name(value["queue"]):
-        return f"queue {fault}"
-    states, known = value.get("states", list(TYPES)), tuple(TYPES)
-    if not isinstance(states, list | tuple) or not states or len(states) > len(known):
-        return f"states must be some of {', '.join(known)}"
-    return next((f"states {fault}" for one in states if (fault := _one_of(*known)(one))), None)
-
-
-def _alerts(value: object) -> str | None:
-    if isinstance(value, dict):
-        if "queue" not in value:
-            return "must have queue, which is notified"
-        if all(value.get(name) is None for name in Threshold):
-            return f"must have at least one of {', '.join(Threshold)}"
-    return _ALERTS_FAULT(value)
-
-
-def _indexed(value: object) -> str | None:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        return f"must be a list of tags and payload paths, not {value!r:.140}"
-    return fields_fault(value)
-
-
-_MODE: Final = "mode"
-_WEIGHTS: Final = "weights"
-_GROUP_LIMIT: Final = "max_inflight_per_group"
-_ON_DEAD: Final = "on_dead"
-_USUAL_GROUPS: Final[Mapping[str, JsonValue]] = {_WEIGHTS: {}, _GROUP_LIMIT: 0, _ON_DEAD: None}
-_TARGET_FAULT: Final = _object(Target, url=_address, **{"lambda": _address}, headers=_headers)
-_ALERTS_FAULT: Final = _object(AlertSettings, queue=_queue_name)
-
-_FIELDS: Final[Mapping[str, Fault]] = {
-    **{".".join(one.path): _fault_of(one) for one in declared_settings(QueueSettings)},
-    _INTERVALS: _intervals,
-    _RATE: _object(RateLimiting),
-    _PRIORITY: _object(PrioritySettings),
-    _GROUPS: _groups,
-    _TARGET: _target,
-    _ON_END: _on_end,
-    _ALERTS: _alerts,
-    _INDEXED: _indexed,
-}
-"""Every setting that an app may declare, and what is wrong with a value of it."""
-
-_OBJECTS: Final = frozenset(path.partition(".")[0] for path in _FIELDS if "." in path)
+    whole = setting.kind is Kind.WHOLE
+    unit = "seconds" if setting.kind is Kind.SECONDS else ""
+    fault = limits.number_fault(value, within, whole=whole, unit=unit)
+    return f"{fault}; 0 is {zero}" if fault and zero else fault

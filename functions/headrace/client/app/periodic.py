@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, optional
-from headrace.client.app.drift import Fields, ScheduleName, schedule_fields
 from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
+from headrace.client.app.sync import Fields, ScheduleName, schedule_fields
 from headrace.domain import limits
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.domain.task_fields import SetBy

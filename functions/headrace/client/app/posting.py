@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from headrace.client.address import absolute_url
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
-from headrace.client.app.declared import Declared, declared, nested
+from headrace.client.app.declared import Settings, declared, merged
 from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
 from headrace.client.batches import Errors
 from headrace.client.calls import ApiCall
@@ -44,7 +44,7 @@ class AppQueues:
 
     def __init__(self, *, create: bool) -> None:
         self._create = create
-        self._settings: dict[str, Declared] = {}
+        self._settings: dict[str, Settings] = {}
         self._worked: set[str] = set()
 
     @property
@@ -53,7 +53,7 @@ class AppQueues:
         return [name for name in self._settings if name in self._worked]
 
     @property
-    def settings(self) -> Mapping[str, Declared]:
+    def settings(self) -> Mapping[str, Settings]:
         """The settings of all queues, in order of declaration."""
         return dict(self._settings)
 
@@ -63,7 +63,7 @@ class AppQueues:
         Raises TypeError, or InvalidRequest naming queue and field.
         """
         known = self._settings.get(checks.name("queue", name), {})
-        self._settings[name] = {**known, **declared(name, settings)}
+        self._settings[name] = merged(known, declared(name, settings))
 
     def work(self, name: str) -> None:
         """Add a queue that a worker takes tasks from.  Raises InvalidRequest."""
@@ -121,7 +121,7 @@ class AppQueues:
         if not self._create:
             raise _missing(name, "this app makes none (create_queues=False)") from missing
         try:
-            yield create_queue(name, **nested(self._settings.get(name, {})))
+            yield create_queue(name, **self._settings.get(name, {}))
         except QueueExists:
             pass  # somebody was quicker
         except Forbidden as error:

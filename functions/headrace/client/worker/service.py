@@ -12,8 +12,15 @@ from datetime import datetime
 from typing import Final, TypeAlias, Unpack
 
 from headrace.client.app.app import App
-from headrace.client.app.drift import SyncAction, SyncPlan, SyncStep
-from headrace.client.app.syncing import AppSync, StepOutcome, StepResult, failure_of
+from headrace.client.app.sync import (
+    AppSync,
+    StepOutcome,
+    StepResult,
+    SyncAction,
+    SyncPlan,
+    SyncStep,
+    failure_of,
+)
 from headrace.client.calls import ApiCall, queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec

@@ -15,7 +15,7 @@ from headrace.domain.access import Role
 from headrace.domain.errors import Unavailable
 from tests.console.conftest import Browser, Element, Shown, query_of
 
-NAMES = re.compile(r"\b(queues|tasks|batches|keys|schedules|actions|sets)/[^/]+")
+NAMES = re.compile(r"\b(queues|tasks|batches|keys|schedules|actions)/[^/]+")
 EVIL = '{"x": "<script>alert(1)</script><b onclick=\\"go()\\">&amp;", "big": 12345678901234567890}'
 
 

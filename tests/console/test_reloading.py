@@ -52,10 +52,6 @@ def _worker(browser: Browser) -> str:
     return "/console/worker/quiet?name=ada%3A1"
 
 
-def _dry_run(browser: Browser) -> str:
-    return look(browser, f"{HERE}?state=DEAD", "delete").url
-
-
 def _action(browser: Browser) -> str:
     for _ in range(12):  # more than the first part takes
         browser.put("mail", *["{}"] * 25)
@@ -134,7 +130,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "/console/queues/{queue}/matching": lambda _: Sent(
         f"{HERE}?state=DEAD", "/mail/matching", {"action": "delete"}
     ),
-    "/console/sets/{set}": lambda browser: Sent(_dry_run(browser), "", {"do": "all"}),
     "/console/create-queue": lambda _: Sent(
         "/console/create-queue", "/create-queue", {"name": "sms"}
     ),

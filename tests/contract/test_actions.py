@@ -11,11 +11,10 @@ from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.ops.operators.keys import BOOTSTRAP
-from headrace.ops.operators.selections import SNAPSHOTS
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.store.call_scope import Caller, calling
-from headrace.store.records.actions import ActionRun
+from headrace.store.records.actions import SNAPSHOTS, Action
 from tests.contract.conftest import World, dies, hooked
 from tests.contract.test_selections import kill, look
 
@@ -37,13 +36,11 @@ def waiting(world: World, count: int) -> str:
     return queue
 
 
-def begin(
-    world: World, queue: str, action: BulkAction, where: TaskFilter, **more: Any
-) -> ActionRun:
+def begin(world: World, queue: str, action: BulkAction, where: TaskFilter, **more: Any) -> Action:
     return world.use.actions.begin_all(action, [queue], where, **more)
 
 
-def a_part(world: World, run: ActionRun) -> ActionRun:
+def a_part(world: World, run: Action) -> Action:
     """Have a worker do one part of an action, and no more."""
     world.use.action_work.resume(run.mark(), time_left=lambda: 0.0)
     return world.use.actions.get(run.id)
@@ -70,7 +67,7 @@ def test_the_audit_has_one_row_that_says_it_in_a_sentence(world: World) -> None:
     found = look(world, queue)
     world.use.bulk.by_ids(queue, BulkAction.DELETE, [changed])
     with calling(Caller("anna", "req-1", "key_1")):
-        run = world.use.actions.begin(found.name, at=0, reason=" fixed the SMTP password ")
+        run = world.use.actions.confirm(found, reason=" fixed the SMTP password ")
     [begun] = world.use.audit.list(AuditFilter(action="restart")).shown
     assert (begun.changed, begun.matched) == (None, None)
     assert sentence(begun) == "anna is restarting tasks of mail: fixed the SMTP password"
@@ -114,7 +111,7 @@ def test_what_is_cancelled_leaves_the_rest_alone_and_may_be_repeated(world: Worl
     world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
-    assert (over.has_ended, over.changed, over.dealt_with) == (True, PART, PART)
+    assert (over.has_ended, over.changed, over.at) == (True, PART, PART)
     [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
     told = "service deleted 10 enqueued tasks of mail, cancelled with 10 not touched"
     assert sentence(entry) == told
@@ -191,7 +188,7 @@ def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
     run = begin(world, queue, BulkAction.DELETE, WAITING)
     while (run := a_part(world, run)).status == "LOOKING":
         pass
-    world.store.drop_record(SNAPSHOTS, f"{run.set_name}:000000")
+    world.store.drop_record(SNAPSHOTS, run.chunk_name(0))
     world.use.action_work.run()
     world.use.action_work.run()
 
@@ -201,7 +198,7 @@ def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
     assert world.use.inspect.count(queue).count == 2
 
 
-def cut_off_in_a_part(world: World, run: ActionRun) -> None:
+def cut_off_in_a_part(world: World, run: Action) -> None:
     """Have a worker die once its first part is acted on, before that is written down."""
     while (run := a_part(world, run)).status == "LOOKING":
         pass
@@ -246,9 +243,10 @@ def test_what_is_sent_twice_is_begun_once(world: World) -> None:
     queue = world.queue()
     kill(world, queue, 3)
     found = look(world, queue)
-    world.use.actions.begin(found.name, at=0)
-    with pytest.raises(Conflict, match="the action has progressed since"):
-        world.use.actions.begin(found.name, at=0)
+    begun = world.use.actions.confirm(found)
+    for shown in (found, begun):
+        with pytest.raises(Conflict, match="the action has progressed since"):
+            world.use.actions.confirm(shown)
 
 
 def test_actions_are_listed_page_by_page(world: World) -> None:
@@ -268,7 +266,7 @@ def test_an_action_that_failed_is_told_of_in_the_audit_with_why(world: World) ->
     run = begin(world, queue, BulkAction.DELETE, WAITING)
     while (run := a_part(world, run)).status == "LOOKING":
         pass
-    world.store.drop_record(SNAPSHOTS, f"{run.set_name}:000000")
+    world.store.drop_record(SNAPSHOTS, run.chunk_name(0))
     world.use.action_work.run()
     world.use.action_work.run()
 

@@ -97,22 +97,6 @@ def test_the_audit_says_in_the_end_how_many_a_purge_removed_that_went_on(world: 
     assert (audited(world).matched, audited(world).changed) == (MANY, MANY)
 
 
-@pytest.mark.in_process
-def test_a_purge_comes_to_its_end_though_no_pass_has_time_for_all_of_it(world: World) -> None:
-    """Else looks that found nothing are begun anew, minute after minute."""
-    queue = world.queue(shards=16)
-    purge_begun(world, queue, E)
-    jobs = world.use.jobs
-    jobs.patience = 0
-
-    passes = 0
-    while jobs.pending():
-        world.use.reaping.run()
-        world.clock.forward(60)
-        passes += 1
-        assert passes < 200
-
-
 def test_latecomers_to_a_queue_that_was_created_again_are_seen_there(world: World) -> None:
     """With the shards of the old one, which the other process goes on using."""
     queue = world.queue(shards=5)

@@ -42,7 +42,7 @@ from headrace.runtime.wiring import build
 from headrace.store.call_scope import acting
 from headrace.store.dynamo import DynamoStore
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.jobs import Job, JobKind, deletion_of
+from headrace.store.records.jobs import JobKind, QueueJob, deletion_of
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
@@ -190,13 +190,11 @@ def _schedules(world: World, queue: str) -> None:
 
 def _confirms(world: World, queue: str) -> None:
     use = world.use
-    found = use.selections.look(
-        queues=[queue], where=TaskFilter(states=("DEAD",)), action=BulkAction.RESTART, by="ada"
-    )
-    while found.looking:
-        found = use.selections.resume(found.name)
-    use.selections.sampled(found)
-    run = use.actions.begin(found.name, at=0, most=1, reason="the server is back")
+    found = use.actions.look(BulkAction.RESTART, [queue], TaskFilter(states=("DEAD",)))
+    use.action_work.run()
+    found = use.actions.get(found.id, dry_run=True)
+    use.actions.samples(found)
+    run = use.actions.confirm(found, most=1, reason="the server is back")
     use.actions.pause(run.id)
     use.actions.resume(run.id)
     use.actions.cancel(run.id)
@@ -204,7 +202,7 @@ def _confirms(world: World, queue: str) -> None:
     whole = use.actions.begin_all(BulkAction.RESTART, [queue], TaskFilter(states=("DEAD",)))
     use.actions.list()
     use.action_work.run()
-    assert use.actions.get(whole.id).changed == found.count
+    assert use.actions.get(whole.id).changed == found.found
 
 
 def the_console(of: Stories) -> None:
@@ -296,7 +294,7 @@ def the_reaper(of: Stories) -> None:
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")
-    left = Job(
+    left = QueueJob(
         name=deletion_of(queue),
         kind=JobKind.DELETE_QUEUE,
         queue=queue,

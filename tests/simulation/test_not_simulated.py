@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import islice
 from threading import Event
 from typing import Any, cast
 
@@ -38,12 +37,12 @@ from headrace.domain.task import State
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.ops.delivery.push import PushRun
-from headrace.ops.operators.action_work import CLAIMED_FOR
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.wiring import Settings, build
 from headrace.store.base import EntryPage, Store
 from headrace.store.objects import MemoryObjects
 from headrace.store.records import keys as key_records
+from headrace.store.records.jobs import CLAIMED_FOR
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import World, new_world
 from tests.every_task import everything
@@ -294,7 +293,9 @@ def _missed(steps: int) -> set[str]:
 
     def build(pages: int) -> None:
         for job in jobs.pending():
-            for _ in islice(jobs.pages(job, indexing), pages):
+            for _ in range(pages):
+                if jobs.step(job, lambda: False) is None:
+                    break
                 clock.forward(0.005)
 
     for _ in range(3):
@@ -475,10 +476,11 @@ def _act_with(place: int, *, killed: bool) -> None:
         world.say(task, "FAILED", retryable=False)
         clock.forward(0.001)
     where = TaskFilter(states=(State.DEAD,))
-    found = world.use.selections.look(BulkAction.RESTART, [queue], where, by="ada")
-    run = world.use.actions.begin(
-        found.name, at=0, to_queue=None, undo_in_seconds=0, reason="the server is back"
-    )
+    world.use.action_work.part = 2
+    found = world.use.actions.look(BulkAction.RESTART, [queue], where)
+    world.use.action_work.run()
+    found = world.use.actions.get(found.id, dry_run=True)
+    run = world.use.actions.confirm(found, reason="the server is back")
 
     def now() -> datetime:
         clock.forward(0.000001)

@@ -33,8 +33,8 @@ _ASKED: Final = {
     "priority": "priority",
     "group_key": "group",
 }
-_BESIDES: Final = ("to_queue", "seen_at", "set", "queues")  # noted with a filter, but no part of it
-_OF_ITS_PAGE: Final = ("seen_at", "set")
+_BESIDES: Final = ("to_queue", "seen_at", "queues")  # noted with a filter, but no part of it
+_OF_ITS_PAGE: Final = ("seen_at",)
 _ON_TASKS: Final = ("restart", "run", "move", "cancel", "enqueue_as_new")  # which then have a page
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 

@@ -25,7 +25,7 @@ from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, action_named
 from .navigation import queue_link, task_url
 from .running import under_way
-from .selections import go_on
+from .selections import begin_look
 from .workers import remembered
 
 _GROUPS: Final = 50  # of a page
@@ -141,9 +141,7 @@ def look(context: RequestContext) -> Reply:
         raise InvalidRequest.of("fingerprint", message)
     context.require(Permission.OPERATE, *queues)
     where = TaskFilter(states=("DEAD",), fingerprint=named)
-    return go_on(
-        context, context.use.selections.look(action.action, queues, where, by=context.by.name)
-    )
+    return begin_look(context, action.action, queues, where)
 
 
 def _asked(typed: str) -> tuple[Query, str]:

@@ -5,11 +5,10 @@ from datetime import datetime
 from typing import ClassVar, Final
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import NotFound
 from headrace.domain.operate import ActionStatus
 from headrace.domain.query import written_term
-from headrace.ops.operators.actions import Allowed
-from headrace.store.records.actions import ActionRun
+from headrace.ops.operators import visibility
+from headrace.store.records.actions import Action
 
 from .. import formatting, urls
 from ..pages import Flash, Page
@@ -21,9 +20,8 @@ from .columns import Column, Columns, numbers, times
 from .list_search import SEARCHED, ListSearch
 from .navigation import crumb, crumbs
 from .search_box import list_box
-from .selections import LASTS, which, work_on
+from .selections import REFRESH_SECONDS, begin_look, confirm, selection_page, which, work_on
 
-_REFRESH_SECONDS: Final = 2
 _WORDS: Final = {
     ActionStatus.LOOKING: "looking for its tasks",
     ActionStatus.RUNNING: "going on",
@@ -78,18 +76,8 @@ class RunPage(Page):
     who: tuple[Fact, ...]
     filter: tuple[Fact, ...]
     forms: tuple[Confirm, ...]
-    rest: Link | None
     back: Link | None
     refresh: int | None
-
-
-def allowed(context: RequestContext) -> Allowed:
-    """Return what tells whether whoever is signed in may operate every queue of an action."""
-
-    def may(run: ActionRun) -> bool:
-        return all(context.allows(Permission.OPERATE, queue) for queue in run.touches)
-
-    return may
 
 
 def under_way(context: RequestContext, queue: str | None = None) -> tuple[Link, ...]:
@@ -98,7 +86,7 @@ def under_way(context: RequestContext, queue: str | None = None) -> tuple[Link, 
         return ()
     return tuple(
         Link(f"{_text(run)}: {_progress(run)}", context.url(urls.ACTION, context.onward, id=run.id))
-        for run in context.use.actions.under_way(allowed=allowed(context))
+        for run in context.use.actions.under_way(context.by)
         if queue in (None, *run.touches)
     )
 
@@ -116,10 +104,10 @@ COLUMNS: Final[Columns[RunRow]] = {
 @routes.get(urls.ACTIONS, Permission.OPERATE)
 def show_all(context: RequestContext) -> Reply:
     """Show a page of the actions."""
-    wanted: ListSearch[ActionRun] = ListSearch(context, "actions")
+    wanted: ListSearch[Action] = ListSearch(context, "actions")
     page = wanted.look(
         lambda where, limit, cursor: context.use.actions.list(
-            where=where, limit=limit, cursor=cursor, allowed=allowed(context)
+            where=where, limit=limit, cursor=cursor, by=context.by
         )
     )
     return RunsPage(
@@ -140,29 +128,35 @@ def show_all(context: RequestContext) -> Reply:
 
 @routes.get(urls.ACTION, Permission.OPERATE)
 def show(context: RequestContext) -> Reply:
-    """Show how far an action is."""
-    return _page(context, context.use.actions.get(_id(context), allowed=allowed(context)))
+    """Show the progress of an action, or what its dry run has found."""
+    run = _own(context)
+    return selection_page(context, run) if run.started_at is None else _page(context, run)
 
 
 @routes.post(urls.ACTION, Permission.OPERATE)
 def steer(context: RequestContext) -> Reply:
-    """Pause, resume or cancel an action."""
-    actions, wanted = context.use.actions, context.request.given("do")
+    """Confirm a dry run; or pause, resume, cancel or repeat an action."""
+    run, wanted = _own(context), context.request.given("do")
+    if wanted == "again":
+        return begin_look(context, run.action, run.queues, run.where)
+    if run.started_at is None:
+        return confirm(context, run, wanted)
+    actions = context.use.actions
     turns = {"pause": actions.pause, "resume": actions.resume, "cancel": actions.cancel}
-    here = context.url(urls.ACTION, {BACK: context.back}, id=_id(context))
+    here = context.url(urls.ACTION, {BACK: context.back}, id=run.id)
     if wanted not in turns:
         return Redirect(here)
-    run = turns[wanted](_id(context), allowed=allowed(context))
-    work_on(context, run)
+    work_on(context, turns[wanted](run.id))
     said = {"pause": "It rests.", "resume": "It goes on.", "cancel": "It is cancelled."}
     return Redirect(here, Flash("done", said[wanted]))
 
 
-def _id(context: RequestContext) -> str:
-    return context.request.names["id"]
+def _own(context: RequestContext) -> Action:
+    run_id = context.request.names["id"]
+    return visibility.action(context.use.actions, context.by, run_id, dry_run=True)
 
 
-def _row(context: RequestContext, run: ActionRun) -> RunRow:
+def _row(context: RequestContext, run: Action) -> RunRow:
     return RunRow(
         context.url(urls.ACTION, context.onward, id=run.id),
         _text(run),
@@ -171,24 +165,24 @@ def _row(context: RequestContext, run: ActionRun) -> RunRow:
         run.total,
         run.by,
         run.reason,
-        run.started_at,
+        run.started_at or run.as_of,
     )
 
 
-def _text(run: ActionRun) -> str:
+def _text(run: Action) -> str:
     one = run.queues[0] if len(run.queues) == 1 else None
     place = one or formatting.count_of(len(run.queues), "queue")
     tasks = "all that match" if run.total is None else formatting.count_of(run.total, "task")
     return formatting.upon(ACTIONS[run.action.value].verb, f"{tasks} of {place}")
 
 
-def _progress(run: ActionRun) -> str:
+def _progress(run: Action) -> str:
     if run.total is None:
         return _WORDS[run.status]
-    return f"{_WORDS[run.status]}, {formatting.number(run.dealt_with)} done with"
+    return f"{_WORDS[run.status]}, {formatting.number(run.at)} done with"
 
 
-def _page(context: RequestContext, run: ActionRun) -> RunPage:
+def _page(context: RequestContext, run: Action) -> RunPage:
     action = ACTIONS[run.action.value]
     one = run.queues[0] if len(run.queues) == 1 else ""
     return RunPage(
@@ -198,23 +192,22 @@ def _page(context: RequestContext, run: ActionRun) -> RunPage:
         summary=_summary(run, action),
         detail=_detail(run),
         trouble=f"It cannot go on: {run.trouble}." if run.trouble else "",
-        done=run.dealt_with,
+        done=run.at,
         count=run.total or 0,
         numbers=_numbers(run, action),
         who=_who(context, run),
-        filter=which(run.queues, run.where.fields(), run.to_queue, run.seen_at, run.by),
+        filter=which(run.queues, run.where.fields(), run.to_queue, run.as_of, run.by),
         forms=_forms(context, run),
-        rest=_rest(context, run, action) if run.has_ended else None,
         back=Link("Back to the list", context.back) if context.back else None,
-        refresh=_REFRESH_SECONDS if run.goes_on and not run.has_ended else None,
+        refresh=REFRESH_SECONDS if run.goes_on and not run.has_ended else None,
     )
 
 
-def _summary(run: ActionRun, action: TaskAction) -> str:
+def _summary(run: Action, action: TaskAction) -> str:
     if run.total is None:
         return "Looking for its tasks. Nothing is changed yet."
     changed = f"{formatting.count_of(run.changed, 'task')} {action.done}"
-    so_far = f"{formatting.number(run.dealt_with)} of {formatting.count_of(run.total, 'task')}"
+    so_far = f"{formatting.number(run.at)} of {formatting.count_of(run.total, 'task')}"
     match run.status:
         case ActionStatus.DONE:
             return f"Done: {changed}."
@@ -227,7 +220,7 @@ def _summary(run: ActionRun, action: TaskAction) -> str:
     return f"Going on: {so_far} so far."
 
 
-def _detail(run: ActionRun) -> str:
+def _detail(run: Action) -> str:
     if run.has_ended:
         return ""
     if run.status is ActionStatus.PAUSED:
@@ -235,13 +228,13 @@ def _detail(run: ActionRun) -> str:
     return "The service does it. You may leave this page, or close the browser: it goes on."
 
 
-def _numbers(run: ActionRun, action: TaskAction) -> tuple[Fact, ...]:
+def _numbers(run: Action, action: TaskAction) -> tuple[Fact, ...]:
     left = sum(run.left.values())
     reasons = "; ".join(
         f"{formatting.number(amount)} because {why(reason, reason)}"
         for reason, amount in sorted(run.left.items())
     )
-    rest = (run.total or 0) - run.dealt_with
+    rest = (run.total or 0) - run.at
     return (
         Fact("Matched", "not known yet" if run.total is None else formatting.number(run.total)),
         Fact(action.done.capitalize(), formatting.number(run.changed)),
@@ -250,38 +243,27 @@ def _numbers(run: ActionRun, action: TaskAction) -> tuple[Fact, ...]:
     )
 
 
-def _who(context: RequestContext, run: ActionRun) -> tuple[Fact, ...]:
+def _who(context: RequestContext, run: Action) -> tuple[Fact, ...]:
     terms = (written_term("actor", run.by_id or run.by), written_term("action", run.action.value))
     audit = context.url(urls.AUDIT, {SEARCHED: " ".join(terms)})
     return (
         Fact("By", run.by, url=audit),
         Fact("Why", run.reason or "no reason was given"),
-        Fact("Begun", at=run.started_at),
+        Fact("Begun", at=run.started_at or run.as_of),
         *((Fact("Ended", at=run.ended_at),) if run.ended_at else ()),
         Fact("Id", run.id, code=True),
     )
 
 
-def _rest(context: RequestContext, run: ActionRun, action: TaskAction) -> Link | None:
-    """Return the link to those of its set that no action was begun on, where there are any."""
-    try:
-        found = context.use.selections.get(run.set_name)
-    except NotFound:
-        return None
-    if not found.rest or context.now > found.seen_at + LASTS:
-        return None
-    text = formatting.upon(action.verb, f"the other {formatting.count_of(found.rest, 'task')}")
-    url = context.url(urls.SELECTION, {BACK: context.back}, set=found.name)
-    return Link(f"{text}…", url, danger=action.danger)
-
-
-def _forms(context: RequestContext, run: ActionRun) -> tuple[Confirm, ...]:
+def _forms(context: RequestContext, run: Action) -> tuple[Confirm, ...]:
     here, forms = context.url(urls.ACTION, {BACK: context.back}, id=run.id), []
     if not run.has_ended and run.status is not ActionStatus.CANCELLED:
         turn = Choice("resume", "Resume")
         if run.goes_on:
             turn = Choice("pause", "Pause")
         forms.append(Confirm(here, (Choice("cancel", "Cancel the rest", danger=True), turn)))
+    if run.has_ended and run.found > run.at:
+        forms.append(Confirm(here, (Choice("again", "Look for the others"),)))
     undos = [] if run.goes_on else [*filter(context.use.undoing.remains, run.undos.values())]
     if undos and run.changed:
         tasks = formatting.count_of(run.changed, "task")

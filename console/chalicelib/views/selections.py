@@ -1,10 +1,7 @@
-"""Acting on all tasks that match: a dry run, and a confirmation of exactly what it saw.
+"""Dry runs: all tasks that match are shown, and the operator confirms exactly these.
 
-The set that was seen is kept (``headrace.ops.operators.selections``), and each request takes the
-look a bounded part further; the doing is the service's (``running``).  A confirmation is signed: it
-holds for one session, one set as it then stood, for an hour.  Only an address with such a signature
-takes the look further, so that the page can open itself again without script; without it the page
-only shows how far that is.
+The service finds the tasks, and keeps what it has found (``headrace.ops.operators.actions``).  A
+confirmation is signed: it holds for one session and one set as it was shown, for an hour.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +20,16 @@ from headrace.domain.errors import (
     NotFound,
     Unavailable,
 )
+from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
-from headrace.ops.operators.selections import Check
-from headrace.store.records.actions import ActionRun
-from headrace.store.records.selections import TaskSelection
+from headrace.ops.operators.actions import SAMPLES
+from headrace.store.records.actions import Action
 
 from .. import formatting, urls
 from ..forms import tags_text
 from ..pages import Page
 from ..parts import Choice, Confirm, Fact, Field, Hidden, Link
-from ..request_context import BACK, RequestContext, elsewhere
+from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, TaskAction, action_named, target_fields
 from .navigation import crumb, crumbs
@@ -41,7 +38,7 @@ from .task_list import SEARCHED, TaskQuery
 
 FEW: Final = 5
 LASTS: Final = timedelta(hours=1)
-_GO: Final = "go"
+REFRESH_SECONDS: Final = 2
 _SEEN: Final = "seen"
 _NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts, at least",
                  "scheduled_after": "After", "scheduled_before": "Before",
@@ -62,7 +59,7 @@ class SeenTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionPage(Page):
-    """What would be done to which tasks; ``refresh`` is the address that takes the look further."""
+    """What would be done to which tasks; ``refresh`` is after how many seconds to look again."""
 
     template: ClassVar[str] = "selection.html"
     question: str
@@ -74,7 +71,7 @@ class SelectionPage(Page):
     samples: tuple[SeenTask, ...]
     more: str
     decision: Confirm
-    refresh: str | None
+    refresh: int | None
 
 
 @routes.post(urls.MATCHING, Permission.OPERATE)
@@ -85,194 +82,127 @@ def look(context: RequestContext) -> Reply:
     if wanted.errors:
         typed = {**wanted.given, SEARCHED: wanted.typed}
         return Redirect(context.url(urls.QUEUE, typed, queue=context.queue))
-    found = context.use.selections.look(
-        action.action, [context.queue], wanted.where, by=context.by.name
-    )
-    return go_on(context, found)
+    return begin_look(context, action.action, (context.queue,), wanted.where)
 
 
-def go_on(context: RequestContext, found: TaskSelection) -> Redirect:
-    """Return the way to the page of *found*, which takes the look further if it is not over."""
-    return Redirect(_url(context, found, go=_unfinished(found)))
+def begin_look(
+    context: RequestContext, action: BulkAction, queues: Sequence[str], where: TaskFilter
+) -> Redirect:
+    """Begin a dry run, and return the way to its page."""
+    found = context.use.actions.look(action, queues, where)
+    work_on(context, found)
+    return Redirect(context.url(urls.ACTION, {BACK: context.back}, id=found.id))
 
 
-def _url(context: RequestContext, found: TaskSelection, *, go: bool) -> str:
-    """Return the address of the page of *found*; with *go* it takes the look further."""
-    query = {_GO: _go_token(context, found) if go else "", BACK: context.back}
-    return context.url(urls.SELECTION, query, set=found.name)
-
-
-@routes.get(urls.SELECTION, Permission.OPERATE)
-def show(context: RequestContext) -> Reply:
-    """Show how far it is, and take it further if the address was made for that."""
-    found = _found(context)
-    given = context.request.param(_GO)
-    ours = not elsewhere(context.request) and given == _go_token(context, found)
-    if ours and _unfinished(found):
-        before = found
-        found = context.use.selections.resume(found.name, check=_may(context))
-        ours = found.version > before.version  # else somebody else is at it
-    return _page(context, found, refresh=ours and _unfinished(found))
-
-
-@routes.post(urls.SELECTION, Permission.OPERATE)
-def act(context: RequestContext) -> Reply:
-    """Begin an action, or go on looking."""
-    found = _found(context)
-    wanted = context.request.given("do")
-    if wanted == "look":
-        return go_on(context, context.use.selections.resume(found.name, check=_may(context)))
-    at = _confirmed(context, found)
+def confirm(context: RequestContext, found: Action, wanted: str) -> Reply:
+    """Begin the action on the tasks that were *found*, or on a few of them."""
+    _check_seal(context, found)
+    target = context.request.given("to_queue").strip()
+    if target and not context.allows(Permission.OPERATE, target):
+        raise Forbidden(f"this key is not for queue {target}")
     try:
-        run = context.use.actions.begin(
-            found.name,
-            at=at,
+        run = context.use.actions.confirm(
+            found,
             most=FEW if wanted == "few" else None,
-            to_queue=context.request.given("to_queue").strip() or None,
+            to_queue=target or None,
             undo_in_seconds=UNDO_SECONDS,
             reason=context.request.given("reason"),
-            check=_may(context),
         )
     except (InvalidRequest, NotFound) as error:
-        page = _page(context, found, refresh=False, error=error)
-        return replace(page, http_status=error.status)
+        return replace(selection_page(context, found, error=error), http_status=error.status)
     work_on(context, run)
     return Redirect(context.url(urls.ACTION, {BACK: context.back}, id=run.id))
 
 
-def work_on(context: RequestContext, run: ActionRun) -> None:
+def work_on(context: RequestContext, run: Action) -> None:
     """Do a part of an action now, so that a small one is over when its page shows."""
     with suppress(Unavailable):  # then the service does it
         context.use.action_work.resume(run.mark(), time_left=lambda: 0.0)
 
 
-def _found(context: RequestContext) -> TaskSelection:
-    return context.use.selections.get(context.request.names["set"], check=_may(context))
-
-
-def _may(context: RequestContext) -> Check:
-    """Return the check that whoever is signed in may operate every queue that a set touches.
-
-    The target of a move is one of them from the moment that somebody named it.
-    """
-
-    def check(found: TaskSelection) -> None:
-        if not all(context.allows(Permission.OPERATE, queue) for queue in found.touches):
-            raise Forbidden("this key is not for all queues of this set of tasks")
-
-    return check
-
-
-def _unfinished(found: TaskSelection) -> bool:
-    return found.looking and not found.trouble
-
-
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def _go_token(context: RequestContext, found: TaskSelection) -> str:
-    return context.signing.write(_GO, [found.name, _nonce(context)])
-
-
-def _nonce(context: RequestContext) -> str:
-    return context.session.nonce if context.session else ""
-
-
-def _seal(context: RequestContext, found: TaskSelection) -> list[Any]:
+def _seal(context: RequestContext, found: Action) -> list[Any]:
     """Return the state that a confirmation signs: all of it must be as it was when shown."""
     fields = repr(sorted(found.where.fields().items()))
-    filter_hash = sha256(fields.encode("utf-8", "surrogatepass")).hexdigest()
     return [
-        found.name,
+        found.id,
         found.action.value,
         list(found.queues),
-        filter_hash,
-        found.seen_at.isoformat(),
-        found.count,
-        _nonce(context),
+        sha256(fields.encode("utf-8", "surrogatepass")).hexdigest(),
+        found.found,
+        context.session.nonce if context.session else "",
     ]
 
 
-def _confirmed(context: RequestContext, found: TaskSelection) -> int:
-    """Return how far it was when it was confirmed.
-
-    Raises Forbidden for a confirmation that is not of this set, Conflict for one that is too old.
-    """
-    match context.signing.read(_SEEN, context.request.given(_SEEN)):
-        case [list(sealed), int(at)] if sealed == _seal(context, found):
-            pass
-        case _:
-            raise Forbidden("this confirmation is not of this set of tasks: open its page again")
-    if context.now > found.seen_at + LASTS:
-        message = (
-            f"the look at these tasks is over {formatting.duration(LASTS.total_seconds())} old"
-        )
+def _check_seal(context: RequestContext, found: Action) -> None:
+    """Raise Forbidden for a confirmation that is not of this set, Conflict for one too old."""
+    if context.signing.read(_SEEN, context.request.given(_SEEN)) != _seal(context, found):
+        raise Forbidden("this confirmation is not of this set of tasks: open its page again")
+    if context.now > found.as_of + LASTS:
+        lasts = formatting.duration(LASTS.total_seconds())
+        message = f"the look at these tasks is over {lasts} old"
         raise Conflict(f"{message}: look again, and confirm what is there now")
-    return at
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 
-def _page(
-    context: RequestContext,
-    found: TaskSelection,
-    *,
-    refresh: bool,
-    error: HeadraceError | None = None,
+def selection_page(
+    context: RequestContext, found: Action, *, error: HeadraceError | None = None
 ) -> SelectionPage:
+    """Return the page of a dry run, with the form that confirms it."""
     action = ACTIONS[found.action.value]
     one = found.queues[0] if len(found.queues) == 1 else None
     place = one or formatting.count_of(len(found.queues), "queue")
     way = crumbs(context, one or "")
     if not one:
         way = (*way, crumb(context, "Errors", urls.ERRORS))
-    tasks = formatting.count_of(found.rest, "task")
+    tasks = formatting.count_of(found.found, "task")
     question = f"{formatting.upon(action.verb, f'{tasks} of {place}')}?"
-    if found.looking:
+    if found.total is None:
         question = f"{formatting.upon(action.verb, f'all that match in {place}')}: looking"
-    over = context.now > found.seen_at + LASTS and not found.handed_over
+    old = context.now > found.as_of + LASTS
     return SelectionPage(
         title=question,
         crumbs=way,
         question=question,
-        summary=_summary(found, action, over=over),
+        summary=_summary(found, action, old=old),
         detail=_detail(found, action),
         trouble=f"Looking stopped: {found.trouble}. Nothing was changed." if found.trouble else "",
-        filter=which(found.queues, found.where.fields(), found.to_queue, found.seen_at, found.by),
-        numbers=_numbers(found),
-        samples=() if found.begun else _samples(context, found),
-        more=f"and {formatting.number(found.count - len(found.samples))} more"
-        if found.count > len(found.samples)
+        filter=which(found.queues, found.where.fields(), found.to_queue, found.as_of, found.by),
+        numbers=(
+            Fact("Looked at", formatting.number(found.looked_at)),
+            Fact("Matched", formatting.number(found.found)),
+        ),
+        samples=_samples(context, found),
+        more=f"and {formatting.number(found.found - SAMPLES)} more"
+        if found.found > SAMPLES
         else "",
-        decision=_decision(context, found, action, way[-1], error=error, over=over),
-        refresh=_url(context, found, go=True) if refresh else None,
+        decision=_decision(context, found, action, way[-1], error=error, old=old),
+        refresh=REFRESH_SECONDS if found.goes_on else None,
     )
 
 
-def _summary(found: TaskSelection, action: TaskAction, *, over: bool) -> str:
+def _summary(found: Action, action: TaskAction, *, old: bool) -> str:
     looked = formatting.count_of(found.looked_at, "task")
-    if found.looking:
-        fit = formatting.number(found.count)
+    if found.total is None:
+        fit = formatting.number(found.found)
         return f"Looked at {looked} so far, {fit} of them fit. Nothing is changed."
-    if over:
+    if old:
         return "This look is too old to act on. Look again: what is there now may be another set."
-    if not found.count:
+    if not found.found:
         return f"No task fits, of {looked} looked at. There is nothing to {action.verb.lower()}."
-    if not found.begun:
-        return (
-            "Nothing is changed yet. Exactly these tasks are meant: none that comes later, and "
-            "none that has changed by then."
-        )
-    begun = f"{formatting.number(found.at)} of {formatting.count_of(found.count, 'task')}"
-    return f"Begun on {begun}: the page of actions has them."
+    return (
+        "Nothing is changed yet. Exactly these tasks are meant: none that comes later, and "
+        "none that has changed by then."
+    )
 
 
-def _detail(found: TaskSelection, action: TaskAction) -> str:
-    """Return the advice to read before going on."""
-    if found.looking:
-        return "It looks step by step, and only while this page is open."
-    if found.handed_over or not found.count:
+def _detail(found: Action, action: TaskAction) -> str:
+    """Return the advice to read before confirming."""
+    if not found.total:
         return ""
     lasting = f" {undo_words()}" if action.action is BulkAction.DELETE else ""
     return f"{action.detail}{lasting} The service does it: you may leave the page then."
@@ -297,16 +227,7 @@ def which(
     return (*facts, Fact("Seen", at=seen_at), Fact("By", by))
 
 
-def _numbers(found: TaskSelection) -> tuple[Fact, ...]:
-    return (
-        Fact("Looked at", formatting.number(found.looked_at)),
-        Fact("Matched", formatting.number(found.count)),
-        *((Fact("Not touched", formatting.number(found.rest)),) if found.begun else ()),
-    )
-
-
-def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, ...]:
-    tasks = context.use.selections.sampled(found)
+def _samples(context: RequestContext, found: Action) -> tuple[SeenTask, ...]:
     return tuple(
         SeenTask(
             task.id,
@@ -314,7 +235,7 @@ def _samples(context: RequestContext, found: TaskSelection) -> tuple[SeenTask, .
             task.queue,
             formatting.latest(task.errors, 200),
         )
-        for task in tasks
+        for task in context.use.actions.samples(found)
     )
 
 
@@ -328,38 +249,33 @@ def reason_field(context: RequestContext, error: HeadraceError | None = None) ->
 
 def _decision(
     context: RequestContext,
-    found: TaskSelection,
+    found: Action,
     action: TaskAction,
     up: Link,
     *,
     error: HeadraceError | None,
-    over: bool,
+    old: bool,
 ) -> Confirm:
-    up = Link(up.text, context.back or up.url)
-    asks = not (found.looking or found.handed_over or over)
+    asks = bool(found.total) and not old
     reason = reason_field(context, error)
     wrong = error.detail if error and not reason.error else ""
-    targets = target_fields(context, action, found.queues[0], wrong) if not found.begun else ()
+    targets = target_fields(context, action, found.queues[0], wrong)
+    seal = Hidden(_SEEN, context.signing.write(_SEEN, _seal(context, found)))
     return Confirm(
-        action=context.url(urls.SELECTION, set=found.name),
-        hidden=(Hidden(_SEEN, context.signing.write(_SEEN, [_seal(context, found), found.at])),)
-        if asks
-        else (),
-        fields=(*targets, reason) if asks and found.count else (),
-        choices=_choices(found, action) if not over else (),
-        back=Link(f"Back to {up.text}" if found.handed_over or over else action.otherwise, up.url)
-        if not found.begun or found.handed_over
-        else Link(f"Leave it, back to {up.text}", up.url),
+        action=context.url(urls.ACTION, id=found.id),
+        hidden=(seal,) if asks else (),
+        fields=(*targets, reason) if asks else (),
+        choices=_choices(found, action, old=old),
+        back=Link(f"Back to {up.text}" if old else action.otherwise, context.back or up.url),
     )
 
 
-def _choices(found: TaskSelection, action: TaskAction) -> tuple[Choice, ...]:
-    if found.looking:
-        return (Choice("look", "Go on looking"),)
-    if found.handed_over:
+def _choices(found: Action, action: TaskAction, *, old: bool) -> tuple[Choice, ...]:
+    if old or found.trouble:
+        return (Choice("again", "Look again"),)
+    if not found.total:
         return ()
-    tasks = formatting.count_of(found.rest, "task")
-    whole = formatting.upon(action.verb, f"the other {tasks}" if found.begun else tasks)
-    some = formatting.upon(action.verb, f"only {FEW}{' more' if found.begun else ''}")
-    few = (Choice("few", some, action.danger),) if found.rest > FEW else ()
+    whole = formatting.upon(action.verb, formatting.count_of(found.found, "task"))
+    some = formatting.upon(action.verb, f"only {FEW}")
+    few = (Choice("few", some, action.danger),) if found.found > FEW else ()
     return (*few, Choice("all", whole, action.danger))

@@ -33,7 +33,7 @@ from headrace.wire import service as service_wire
 from headrace.wire.base import LEFT_OUT, instant, instant_text
 
 if TYPE_CHECKING:
-    from headrace.ops.operators.actions import ShownRun
+    from headrace.ops.operators.actions import ShownAction
 
 routes: Final = Routes("Actions")
 
@@ -91,14 +91,14 @@ BEGIN: Final[Examples] = {
 # ------------------------------------------------------------------------------------------ answers
 
 
-def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
+def action_answer(run: "ShownAction") -> action_wire.ActionSeen:
     """Return the answer about an action."""
     return action_wire.ActionSeen.of(
         run,
         filter=filter_shown(run.where.fields()),
         queues=list(run.queues),
         matched=run.total,
-        done=run.dealt_with,
+        done=run.at,
         left=dict(run.left),
         undos=dict(run.undos),
         actor=run.by,
@@ -108,6 +108,10 @@ def action_answer(run: "ShownRun") -> action_wire.ActionSeen:
 
 
 # ------------------------------------------------------------------------------------------- routes
+
+
+def _own(id: str) -> "ShownAction":
+    return visibility.action(current_service().actions, principal(), id)
 
 
 @routes.add("POST", "/v1/actions", Permission.OPERATE, status=202, examples=BEGIN)
@@ -158,8 +162,7 @@ def list_actions(
 @routes.add("GET", "/v1/actions/{id}", Permission.OPERATE)
 def get_action(id: ActionInPath) -> action_wire.ActionSeen:
     """Show the progress of an action."""
-    run = visibility.action(current_service().actions, principal(), id)
-    return action_answer(run)
+    return action_answer(_own(id))
 
 
 @routes.add("POST", "/v1/actions/{id}/pause", Permission.OPERATE)
@@ -169,7 +172,7 @@ def pause_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Actio
     Up to 250 tasks that are being processed are completed first. The action can be resumed within 7
     days of its start. 409 `finished`: the action has ended or was cancelled.
     """
-    return _turned(id, "pause")
+    return action_answer(current_service().actions.pause(_own(id).id))
 
 
 @routes.add("POST", "/v1/actions/{id}/resume", Permission.OPERATE)
@@ -178,7 +181,7 @@ def resume_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
 
     409 `finished`: the action has ended or was cancelled.
     """
-    return _turned(id, "resume")
+    return action_answer(current_service().actions.resume(_own(id).id))
 
 
 @routes.add("POST", "/v1/actions/{id}/cancel", Permission.OPERATE)
@@ -188,12 +191,7 @@ def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
     Tasks that are already processed stay as they are, and up to 250 tasks that are being processed
     are completed. Safe to repeat. 409 `finished`: the action has ended.
     """
-    return _turned(id, "cancel")
-
-
-def _turned(id: str, turn: Literal["pause", "resume", "cancel"]) -> action_wire.ActionSeen:
-    run = visibility.turn_action(current_service().actions, principal(), id, turn)
-    return action_answer(run)
+    return action_answer(current_service().actions.cancel(_own(id).id))
 
 
 # -------------------------------------------------------------------------------------------- audit

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from headrace.ops.operators.actions import ActionOperations
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
-    from headrace.ops.operators.selections import Selections
     from headrace.ops.operators.sessions import Attempts, Sessions
     from headrace.ops.operators.undo import Undoing, Undos
     from headrace.ops.operators.workers import WorkerOperations
@@ -166,7 +165,6 @@ class Service:
     views: "SavedViews" = _part("headrace.ops.search.search", "SavedViews")
     bulk: "BulkOperations" = _part("headrace.ops.operators.bulk", "BulkOperations")
     undoing: "Undoing" = _part("headrace.ops.operators.undo", "Undoing")
-    selections: "Selections" = _part("headrace.ops.operators.selections", "Selections")
     actions: "ActionOperations" = _part("headrace.ops.operators.actions", "ActionOperations")
     action_work: "ActionWork" = _part("headrace.ops.operators.action_work", "ActionWork")
     keys: "KeyOperations" = _part("headrace.ops.operators.keys", "KeyOperations")

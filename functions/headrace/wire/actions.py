@@ -10,7 +10,7 @@ from headrace.wire.base import Answer, At, Cursor, words_of
 class ActionSeen(Answer, frozen=True, kw_only=True):
     """An action on many tasks, and its progress.
 
-    Shows ``headrace.store.records.actions.ActionRun``.
+    Shows ``headrace.store.records.actions.Action``.
     """
 
     id: str

@@ -1,14 +1,14 @@
 """The engine of jobs: it saves the position of a job, and resumes it there."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import cast
 
-from headrace.domain.task import State
+import pytest
+
+from headrace.ops.shared.jobs import Jobs, Removals
 from headrace.runtime.wiring import Settings, build
-from headrace.store.records.jobs import Job, JobKind
+from headrace.store.records.jobs import CLAIMED_FOR, JobKind, QueueJob
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
 
@@ -22,45 +22,65 @@ class SlowVisitor:
     clock: ManualClock
     visited: list[int] = field(default_factory=list)
 
-    def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
-        for page in range(job.position or 0, PAGES):
-            self.clock.forward(1)
-            self.visited.append(page)
-            yield page + 1, 0
+    def visit(self, job: QueueJob) -> QueueJob:
+        page = job.position or 0
+        self.clock.forward(1)
+        self.visited.append(page)
+        return replace(job.released(), position=page + 1, visited=page + 1 == PAGES)
 
-    def next_round(self, job: Job) -> datetime | None:
-        return None if job.rounds else self.clock() + timedelta(minutes=1)
+    def end(self, job: QueueJob) -> QueueJob | None:
+        return None if job.rounds else job.next_round(self.clock() + timedelta(minutes=1))
 
 
-def test_a_job_is_resumed_where_slow_pages_that_change_nothing_were_cut() -> None:
+@dataclass
+class Engine:
+    """A job, and the engine that works on it."""
+
+    clock: ManualClock
+    visitor: SlowVisitor
+    jobs: Jobs
+    job: QueueJob
+
+    def step(self, seconds: float) -> QueueJob | None:
+        until = self.clock() + timedelta(seconds=seconds)
+        return self.jobs.step(self.job, lambda: self.clock() < until)
+
+
+@pytest.fixture
+def engine() -> Engine:
     clock = ManualClock()
-    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.service.jobs
+    service = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.service
     visitor = SlowVisitor(clock)
-    job = Job(name="one", kind=JobKind.PURGE, queue="mail", as_of=clock(), states=(State.DEAD,))
-    jobs.begin(job)
+    service.removals = cast("Removals", visitor)
+    job = QueueJob(name="one", kind=JobKind.PURGE, queue="mail", as_of=clock())
+    service.jobs.begin(job)
+    return Engine(clock, visitor, service.jobs, job)
 
+
+def test_a_job_is_resumed_where_slow_pages_that_change_nothing_were_cut(engine: Engine) -> None:
     for _ in range(PAGES):
-        list(islice(jobs.pages(job, visitor), 3))
+        engine.step(3)
 
-    assert {*visitor.visited} == {*range(PAGES)}
-    (stored,) = jobs.pending()
+    assert engine.visitor.visited == [*range(PAGES)]
+    (stored,) = engine.jobs.pending()
     assert (stored.rounds, stored.position) == (1, None)
-    clock.forward(60)
-    list(jobs.pages(job, visitor))
-    assert jobs.pending() == []
+    engine.clock.forward(60)
+    engine.step(PAGES)
+    assert engine.jobs.pending() == []
 
 
-def test_a_slower_process_does_not_begin_a_completed_round_again() -> None:
-    clock = ManualClock()
-    jobs = build(Settings(admin_key="test"), SqliteStore(), now=clock).queues.service.jobs
-    job = Job(name="one", kind=JobKind.PURGE, queue="mail", as_of=clock(), states=(State.DEAD,))
-    jobs.begin(job)
-    slower = jobs.pages(job, SlowVisitor(clock))
-    next(slower)
+def test_a_process_whose_job_was_taken_over_counts_nothing(engine: Engine) -> None:
+    slow, others = engine.visitor.visit, []
 
-    list(jobs.pages(job, SlowVisitor(clock)))
-    assert len(list(slower)) < PAGES
+    def visit(job: QueueJob) -> QueueJob:
+        engine.visitor.visit = slow  # type: ignore[method-assign]
+        assert engine.step(0) is None, "this process works on it"
+        engine.clock.forward(CLAIMED_FOR.total_seconds())
+        others.append(engine.step(0))
+        return slow(job)
 
-    (stored,) = jobs.pending()
-    assert (stored.rounds, stored.position) == (1, None)
-    assert stored.not_before is not None
+    engine.visitor.visit = visit  # type: ignore[method-assign]
+    assert engine.step(PAGES) is None
+
+    (stored,) = engine.jobs.pending()
+    assert (stored.position, [stored]) == (1, others)

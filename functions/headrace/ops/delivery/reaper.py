@@ -17,11 +17,10 @@ from headrace.domain.lifecycle import Action
 from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, Place, State
 from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
-from headrace.ops.shared.jobs import EVERY_OBJECT, JobVisitor
+from headrace.ops.shared.jobs import EVERY_OBJECT
 from headrace.ops.shared.leases import GroupStatuses
 from headrace.store.base import Position
-from headrace.store.records import jobs as job_records
-from headrace.store.records.jobs import JobKind
+from headrace.store.records.jobs import REMOVALS, QueueJob
 from headrace.store.records.reaper import (
     COMFORT,
     KIND,
@@ -74,16 +73,6 @@ class Reaper(Reaping):
         super().__init__(service)
         self.upkeep: Upkeep = Upkeep(service)
 
-    def visitor(self, kind: JobKind) -> JobVisitor:
-        """Return the part that does the work of jobs of this *kind*."""
-        match kind:
-            case JobKind.PURGE | JobKind.DELETE_QUEUE:
-                return self.service.removals
-            case JobKind.BUILD_INDEX:
-                return self.service.indexing
-            case JobKind.DROP_ORPHANS:
-                return self.service.orphans
-
     def run(
         self,
         part: ReaperPart | None = None,
@@ -113,6 +102,7 @@ _STOPS_AFTER: Final = 3  # queues throttled in a row: then the table is
 _MINUTES: Final = 60  # until each partition was read once for expired tasks
 _SCANS: Final = 1_000  # per record; a record has room for 2,000
 _PAGES_OF_TURNS: Final = 10  # that hold nothing expired
+_JOB_TURN: Final = timedelta(seconds=1)
 _SLOW_JOB: Final = timedelta(seconds=10)  # of one pass, for a job without a waiting caller
 
 
@@ -342,13 +332,14 @@ class Pass:
         """Resume the pending jobs, and begin the job that never ends."""
         engine = self.reaper.service.jobs
 
-        def resume(job: job_records.Job) -> Iterator[None]:
-            until = self.reaper.now() + _SLOW_JOB
-            for count in engine.pages(job, self.reaper.visitor(job.kind)):
-                if job.kind in job_records.REMOVALS:
-                    self.reaped.purged += count
+        def resume(job: QueueJob) -> Iterator[None]:
+            count, until = job.count, self.reaper.now() + _SLOW_JOB
+            while (after := engine.step(job, self._for_a_turn())) is not None:
+                if job.kind in REMOVALS:
+                    self.reaped.purged += after.count - count
                 elif self.reaper.now() >= until:
                     return
+                count = after.count
                 yield
 
         def jobs() -> Iterator[Job]:
@@ -362,6 +353,10 @@ class Pass:
                     yield Job(job.name, self._guarded(resume(job)))
 
         yield from self._guarded(self._turns(jobs))
+
+    def _for_a_turn(self) -> Callable[[], bool]:
+        until = self.reaper.now() + _JOB_TURN
+        return lambda: self.reaper.now() < until
 
     def _turns(self, jobs: Callable[[], Iterator[Job]]) -> Iterator[None]:
         """Find the *jobs* when their first turn comes."""

@@ -1,43 +1,43 @@
-"""Work on actions: change their tasks in parts until they are complete.
+"""Work on actions: find their tasks, and change them in parts until they are complete.
 
-A worker claims an action for a while.  It records the part that it begins, and the time that the
-changed tasks of the part will carry.  After a part, one write records the progress and the next
-part.  If a worker is cut off, another one takes over the part when the claim has lapsed, and
-records its own time beside the first.  A task that carries one of these times is done already.  So
-each task is changed once and counted once, even if two workers have the part.  A worker whose part
-was taken over counts nothing.
+A dry run reads the queues and keeps snapshots of the tasks that it finds.  An action then changes
+the tasks that are still as they were seen, one chunk of snapshots at a time.  The tasks that it
+changes carry the start time of the try (``Job.stamps``).  If a process is cut off, another one
+repeats its part with its own time beside the first; a task that carries one of these times is done
+already.  So each task is changed once and counted once, even if two processes have the part.
 
-Pausing or cancelling changes the record only; the worker sees it after its part.  A part that was
-begun is still finished: a slow worker must find nothing left to do.
+Pausing or cancelling changes the record only; the process sees it after its part.  A part that was
+begun is still finished: a slow process must find nothing left to do.
 """
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain.access import ID
-from headrace.domain.errors import Conflict, HeadraceError, Unauthenticated, Unavailable
-from headrace.domain.operate import ActionStatus
+from headrace.domain.errors import HeadraceError, NotFound, Unauthenticated, Unavailable
+from headrace.domain.filters import NewerRecord
+from headrace.domain.operate import ActionStatus, TaskSnapshot, Unfit, came_after, operate
+from headrace.domain.task import Task
 from headrace.ops.operators.actions import entry_of
 from headrace.ops.operators.bulk import BulkOutcome
+from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
+from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, every_record
-from headrace.store.records import readable
-from headrace.store.records.actions import UNDER_WAY, ActionPart, ActionRun
-from headrace.store.records.selections import TaskSelection
+from headrace.store.records.actions import FOUND_KEPT, KIND, SNAPSHOTS, UNDER_WAY, Action
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
 
 
+_log: Final = safe_logger(__name__)
+
 PART: Final = 250
 
-CLAIMED_FOR: Final = timedelta(seconds=20)
-"""Longer than a part takes; what a killed worker had goes on after that."""
-
+_LOOKS: Final = 750  # tasks that a page of a dry run reads: about 130 ms
 _SLICE: Final = timedelta(seconds=2)  # then it is another action's turn
 _UNFOUNDED_AFTER: Final = timedelta(hours=1)  # a mark without an action
 _PAGE: Final = 100
@@ -48,7 +48,7 @@ def _long() -> float:
 
 
 class ActionWork(ServicePart):
-    """Works on actions; *part* is the largest number of tasks of one part."""
+    """Visits the tasks of actions; *part* is the largest number of tasks in a chunk."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
@@ -71,52 +71,44 @@ class ActionWork(ServicePart):
     def resume(self, mark: Record, *, time_left: Callable[[], float] = _long) -> int | None:
         """Work on one action for a moment; return how many tasks were dealt with.
 
-        None if there was nothing to do, or somebody else is at it.
+        Return None if there is nothing to do, or another process works on it.
         """
-        record = self.store.record("action", mark.name)
-        if record is None:
-            began = datetime.fromisoformat(mark.body["started_at"])
+        try:
+            run = self.service.actions.get(mark.name, dry_run=True)
+        except NotFound:
+            began = datetime.fromisoformat(mark.body["as_of"])
             if self.now() > began + _UNFOUNDED_AFTER:
                 self.store.drop_record(UNDER_WAY, mark.name)
             return None
-        run = next(readable([record], ActionRun.of), None)
-        if run is None:
+        except NewerRecord as error:
+            _log.warning("Skipped %s %s: %s", KIND, mark.name, error)
             return None
-        if run.has_ended:
+        until = self.now() + _SLICE
+        after = self.service.jobs.step(run, lambda: self.now() < until and time_left() > 0)
+        if (after or run).rests:
             self.store.drop_record(UNDER_WAY, run.id)
-            return None
-        busy = run.busy_until is not None and self.now() < run.busy_until
-        if busy or run.status is ActionStatus.PAUSED:
-            return None
+        return None if after is None else after.at - run.at
+
+    def visit(self, job: Action) -> Action:
+        """Find more tasks of *job*, or change its next ones; see JobVisitor."""
+        if job.goes_on and (trouble := self._lost_rights(job)):
+            return replace(job, status=ActionStatus.PAUSED, trouble=trouble, busy_until=None)
         try:
-            return self._go_on(run, time_left)
+            return self._look(job) if job.status is ActionStatus.LOOKING else self._act(job)
         except Unavailable:
             raise
         except HeadraceError as error:
-            self._fail(run.id, error.detail)
-            return 0
+            return replace(job.released(), status=ActionStatus.FAILED, trouble=error.detail)
 
-    def _go_on(self, run: ActionRun, time_left: Callable[[], float]) -> int | None:
-        if run.goes_on and (trouble := self._lost_rights(run)):
-            self._put(replace(run, status=ActionStatus.PAUSED, trouble=trouble))
-            return 0
-        if run.status is ActionStatus.LOOKING:
-            return self._look(run)
-        found = self.service.selections.get(run.set_name)
-        if run.status is not ActionStatus.RUNNING or run.at == run.until:
-            return self._end(run, found)
-        until, dealt_with = self.now() + _SLICE, 0
-        claimed = self._put(self._with_part(run, found))
-        while claimed is not None and claimed.part is not None:
-            outcomes = self._act(claimed, found)
-            dealt_with += len(outcomes)
-            more = self.now() < until and time_left() > 0
-            claimed = self._saved(claimed, found, outcomes, more=more)
-        if claimed is not None and claimed.at == claimed.until:
-            self._end(claimed, found)
-        return dealt_with
+    def end(self, job: Action) -> Action:
+        """Return *job* as it ends, and write it into the audit; see JobVisitor."""
+        status = ActionStatus.DONE if job.status is ActionStatus.RUNNING else job.status
+        ended = replace(job, status=status, ended_at=self.now())
+        if ended.audit is not None:
+            self.service.audit.write(ended.audit, entry_of(ended))
+        return ended
 
-    def _lost_rights(self, run: ActionRun) -> str:
+    def _lost_rights(self, run: Action) -> str:
         """Return why the key that *run* works for has lost its rights; empty if it has not."""
         if run.by_id is None or not ID.fullmatch(run.by_id):  # the service, the deployment or IAM
             return ""
@@ -126,138 +118,96 @@ class ActionWork(ServicePart):
             return f"key {run.by} ({run.by_id}), on whose behalf it ran, is revoked or has expired"
         return ""
 
-    def _look(self, run: ActionRun) -> int | None:
-        """Look for its tasks a little further."""
-        before = self.service.selections.get(run.set_name)
-        found = self.service.selections.resume(run.set_name, raises=True)
-        if not found.looking:
-            seen = replace(run, until=found.count, status=ActionStatus.RUNNING)
-            if self._put(seen) is not None:
-                self.service.actions.hand_over(seen)
-            return 0
-        return 0 if found.version > before.version else None
+    # -- finding tasks -------------------------------------------------------------------------
 
-    def _with_part(self, run: ActionRun, found: TaskSelection) -> ActionRun:
-        """Return *run* with a part begun now: the one that was begun before, or the next."""
-        now, stamps = self.now(), () if run.part is None else run.part.stamps
-        end = run.at if run.part is None else run.part.end
-        if run.part is None:
-            queue, end = self._next_part(run, found)
-            if run.undo_for and queue not in run.undos:
-                undo = self.service.undos.begin(queue, run.undo_for)
-                if undo is not None:
-                    run = replace(run, undos={**run.undos, queue: undo.id})
-        return replace(run, part=ActionPart(end, (*stamps, now)), busy_until=now + CLAIMED_FOR)
+    def _look(self, run: Action) -> Action:
+        """Read more tasks, and keep snapshots of those that the action takes."""
+        until = run.looked_at + _LOOKS
+        while run.total is None and run.looked_at < until:
+            run = self._look_in_queue(run, until)
+        run = run.released()
+        return run if run.total is None else self.service.actions.ready(run)
 
-    def _next_part(self, run: ActionRun, found: TaskSelection) -> tuple[str, int]:
-        """Return the queue of the next part of *run*, and where that ends."""
-        begin, until = 0, found.count if run.until is None else run.until
-        for place, amount in found.chunks:
-            if run.at < begin + amount:
-                return found.queues[place], min(begin + amount, until, run.at + self.part)
-            begin += amount
-        raise AssertionError(run.at)
+    def _look_in_queue(self, run: Action, until: int) -> Action:
+        place = run.looking_at
+        queue = self.service.queues.cached(run.queues[place])
+        walk = Walk.read(run.walk) if run.walk else Walk(run.as_of)
+        found: dict[str, Task] = {}
+        over = True
+        for task, after in self.service.inspect.walk(queue, run.where, walk, page=_PAGE):
+            walk = after
+            if task is not None and self._takes(run, task):
+                found[task.id] = task
+            if run.looked_at + walk.looked_at >= until:
+                over = False
+                break
+        return replace(
+            self._keep(run, [*found.values()]),
+            looked_at=run.looked_at + walk.looked_at,
+            looking_at=place + over,
+            walk=None if over else walk.state(),
+        )
 
-    def _act(
-        self, run: ActionRun, found: TaskSelection, *, only_look: bool = False
-    ) -> list[BulkOutcome]:
-        """Carry out the part that is begun.
+    def _takes(self, run: Action, task: Task) -> bool:
+        queue = self.service.queues.cached(task.queue)
+        # The target of a move is named later, and does not matter here.
+        plan = operate(run.action, task, queue, target=queue, now=self.now())
+        return not isinstance(plan, Unfit) and not came_after(task, run.as_of)
 
-        Raises Conflict if the time to undo it is over, or if the selection is gone.
-        """
-        part = run.part
-        assert part is not None  # noqa: S101  the caller has begun it
-        kept = self.service.selections.snapshots(found, run.at, part.end)
-        if kept is None:
-            message = "the selected tasks are no longer kept; make the selection again"
-            raise Conflict(message)
-        queue, seen = kept
+    def _keep(self, run: Action, tasks: Sequence[Task]) -> Action:
+        """Write snapshots of *tasks* of the current queue."""
+        for start in range(0, len(tasks), self.part):
+            snapshots = [TaskSnapshot.of(task) for task in tasks[start : start + self.part]]
+            body = {"tasks": [[each.id, each.state_tag] for each in snapshots]}
+            chunk = (run.looking_at, len(snapshots), len(run.stamps))
+            run = replace(run, chunks=(*run.chunks, chunk))
+            name, until = run.chunk_name(len(run.chunks) - 1), run.as_of + FOUND_KEPT
+            self.store.renew_record(Record(SNAPSHOTS, name, body, expires_at=until))
+        return run
+
+    # -- changing tasks ------------------------------------------------------------------------
+
+    def _act(self, run: Action) -> Action:
+        """Change the next tasks.  Raises NotFound if their snapshots or their queue are gone."""
+        if run.at == 0:
+            self.service.actions.begin_audit(run)
+        queue, seen = self._seen(run)
         undo = self.service.undos.known(run.undos.get(queue))
-        if run.undo_for and undo is None and not only_look:
-            message = "the time in which it could be undone is over"
-            raise Conflict(message)
-        return self.service.bulk.as_seen(
+        overdue = bool(run.undo_for) and undo is None
+        outcomes = self.service.bulk.as_seen(
             queue,
             run.action,
             seen,
             run.where,
-            stamps=part.stamps,
+            stamps=run.stamps,
             to_queue=run.to_queue,
             undo=undo,
-            only_look=only_look,
+            only_look=overdue,
         )
+        if not overdue:
+            return _counted(run, outcomes)
+        failed = _counted(run, [one for one in outcomes if one.changed])
+        trouble = "the time in which it could be undone is over"
+        return replace(failed, status=ActionStatus.FAILED, trouble=trouble)
 
-    def _saved(
-        self, run: ActionRun, found: TaskSelection, outcomes: list[BulkOutcome], *, more: bool
-    ) -> ActionRun | None:
-        """Record the results of a part, and with *more* begin the next one.
-
-        Return None if another worker has taken the part over: then its results count.  If an
-        operator has paused or cancelled the action in the meantime, it stays so.
-        """
-        done = _counted(run, outcomes).released()
-        if done.at != done.until and done.goes_on and (trouble := self._lost_rights(run)):
-            done = replace(done, status=ActionStatus.PAUSED, trouble=trouble)
-        while True:
-            goes_on = more and done.status is ActionStatus.RUNNING and done.at != done.until
-            saved = self._put(self._with_part(done, found) if goes_on else done)
-            if saved is not None:
-                return saved
-            stored = self.service.actions.get(run.id)
-            if stored.part != run.part:
-                return None
-            done = replace(
-                done, status=stored.status, trouble=stored.trouble, version=stored.version
-            )
-
-    def _end(self, run: ActionRun, found: TaskSelection) -> int | None:
-        """End it, after a part that was cut off is finished, or what was done of it is counted."""
-        if run.part is not None:
-            counted = self._finished(run, found)
-            settled = self._put(counted.released())
-            if settled is None:
-                return None
-            run = settled
-        status = ActionStatus.DONE if run.status is ActionStatus.RUNNING else run.status
-        ended = replace(run, status=status, ended_at=self.now())
-        self.service.actions.hand_over(ended)
-        self.service.audit.write(ended.noted, entry_of(ended))
-        if self._put(ended) is not None:
-            self.store.drop_record(UNDER_WAY, ended.id)
-        return 0
-
-    def _finished(self, run: ActionRun, found: TaskSelection) -> ActionRun:
-        """Return *run* with what its part came to: all of it if it was cancelled."""
-        if run.status is ActionStatus.CANCELLED:
-            with suppress(Conflict):  # the time to undo it is over, so the rest is skipped
-                return _counted(run, self._act(run, found))
-        outcomes = [one for one in self._act(run, found, only_look=True) if one.changed]
-        return replace(_counted(run, outcomes), at=run.at + len(outcomes))
-
-    def _fail(self, run_id: str, trouble: str) -> None:
-        """Note that it cannot go on; it is ended with the next look at it."""
-        run = self.service.actions.get(run_id)
-        if run.goes_on:
-            failed = replace(run, status=ActionStatus.FAILED, trouble=trouble, busy_until=None)
-            self._put(failed)
-        elif not run.has_ended:  # not even what was done of its last part can be told
-            ended = replace(run.released(), trouble=trouble, ended_at=self.now())
-            self.service.audit.write(ended.noted, entry_of(ended))
-            self._put(ended)
-
-    def _put(self, changed: ActionRun) -> ActionRun | None:
-        """Write *changed* and return it as it is then; None if somebody else has written."""
-        written = replace(changed, version=changed.version + 1)
-        if self.service.actions.put(changed):
-            return written
-        # The answer to an earlier try may have been lost.
-        return written if self.service.actions.get(changed.id) == written else None
+    def _seen(self, run: Action) -> tuple[str, Sequence[TaskSnapshot]]:
+        """Return the queue of the next tasks, and their snapshots."""
+        begin, until = 0, run.total or 0
+        for number, (place, amount, _) in enumerate(run.chunks):
+            if run.at < begin + amount:
+                record = self.store.record(SNAPSHOTS, run.chunk_name(number))
+                if record is None:
+                    message = "the selected tasks are no longer kept; make the selection again"
+                    raise NotFound(message)
+                seen = record.body["tasks"][run.at - begin : until - begin]
+                return run.queues[place], [TaskSnapshot(*each) for each in seen]
+            begin += amount
+        raise AssertionError(run.at)
 
 
-def _counted(run: ActionRun, outcomes: list[BulkOutcome]) -> ActionRun:
-    """Return *run* with its part dealt with."""
+def _counted(run: Action, outcomes: Sequence[BulkOutcome]) -> Action:
+    """Return *run* after a part with these *outcomes*."""
     left = Counter(run.left)
     left.update(one.detail or one.outcome for one in outcomes if not one.changed)
     changed = run.changed + sum(one.changed for one in outcomes)
-    end = run.at if run.part is None else run.part.end
-    return replace(run, at=end, changed=changed, left=dict(left))
+    return replace(run.released(), at=run.at + len(outcomes), changed=changed, left=dict(left))

@@ -1,74 +1,54 @@
-"""Actions of operators on many tasks: begin, show, pause, resume and cancel them.
+"""Actions of operators on many tasks: find the tasks, begin, show, pause, resume and cancel.
 
-An action covers the tasks of a selection as they were seen (``selections``), so the caller may
-leave: the service works on it (``action_work``) until it is complete, and its record shows the
-progress.  A repeated request does nothing twice: the id of an action is derived from the selection
-and its first task in it.
+An action first finds its tasks, as they are at one moment, and keeps a snapshot of each.  In the
+console that is a dry run, which the operator then confirms; over the API the action begins at once.
+The service works on it (``action_work``) until it is complete, so the caller may leave, and its
+record shows the progress.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from headrace.domain.errors import Conflict, Finished, NotFound
-from headrace.domain.filters import TaskFilter
-from headrace.domain.ids import action_id
+from headrace.domain.access import Principal
+from headrace.domain.errors import Conflict, Finished, InvalidRequest, NotFound
+from headrace.domain.filters import TaskFilter, check_states
+from headrace.domain.ids import action_id, new_request_token
+from headrace.domain.limits import ACTION_QUEUES
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.ops.operators.selections import Check
+from headrace.domain.operate import STATES_BY_ACTION, ActionStatus, BulkAction
+from headrace.domain.task import Task
 from headrace.ops.shared.audit import AuditRecord, checked_reason
 from headrace.ops.shared.paging import Found
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record, every_record
 from headrace.store.call_scope import caller
-from headrace.store.records.actions import KIND, OVER, UNDER_WAY, ActionRun
-from headrace.store.records.selections import TaskSelection
+from headrace.store.records.actions import KIND, OVER, SNAPSHOTS, UNDER_WAY, Action
 
+SAMPLES: Final = 5
 _PAGE: Final = 100
 _LOOKED_AT: Final = 500  # actions one call looks at before it answers with what it has
 
-Allowed: TypeAlias = Callable[[ActionRun], bool]
-"""Returns whether the caller may see an action."""
-
-ShownRun: TypeAlias = ActionRun
+ShownAction: TypeAlias = Action
 """An action, for modules that show it and do not import records."""
 
 
-def _anyone(_run: ActionRun) -> bool:
-    return True
+def _shows(by: Principal | None, run: Action) -> bool:
+    """Return whether *by* may see *run*, which was begun; None may see all."""
+    return run.started_at is not None and (by is None or by.covers_all(run.touches))
 
 
 class ActionOperations(ServicePart):
-    """Begin, show, pause, resume and cancel actions on many tasks."""
+    """Find tasks, and begin, show, pause, resume and cancel actions on them."""
 
-    def begin(
-        self,
-        set_name: str,
-        *,
-        at: int,
-        most: int | None = None,
-        to_queue: str | None = None,
-        undo_in_seconds: int = 0,
-        reason: str = "",
-        check: Check = lambda _: None,
-    ) -> ActionRun:
-        """Begin an action on the tasks of a selection from *at* on: up to *most* of them, or all.
+    def look(self, action: BulkAction, queues: Sequence[str], where: TaskFilter) -> Action:
+        """Begin a dry run: find the tasks of *queues* that *where* matches and *action* takes.
 
-        *at* is the number of its tasks that earlier actions have taken, as the caller saw it, so a
-        repeated request begins nothing twice.  *to_queue* is the target of a move, fixed by the
-        first action.  Deleted tasks can be restored within *undo_in_seconds*.  Raises NotFound for
-        the selection and the queue, InvalidRequest naming ``to_queue`` or ``reason``, Conflict for
-        a selection that has progressed, and as *check* does for the selection with its target.
+        Raises NotFound for a queue, and InvalidRequest for a word that is not a state.
         """
-        why = checked_reason(reason)
-        found = self.service.selections.get(set_name, check=check)
-        if found.looking or found.at != at or at == found.count:
-            message = "the action has progressed since; open its page again"
-            raise Conflict(message)
-        target = self._target(found, to_queue, check)
-        until = found.count if most is None else min(found.count, at + most)
-        run = self._new(found, why, target, undo_in_seconds)
-        return self._begin(replace(run, until=until))
+        run = self._new(action, queues, where)
+        self._save(run)
+        return run
 
     def begin_all(
         self,
@@ -79,31 +59,66 @@ class ActionOperations(ServicePart):
         to_queue: str | None = None,
         undo_in_seconds: int = 0,
         reason: str = "",
-    ) -> ActionRun:
+    ) -> Action:
         """Begin an action on all tasks that *where* matches now in *queues*.
 
-        The service finds them.  Raises as begin(), and InvalidRequest for queues and states as
-        Selections.look() does.
+        *to_queue* is the target of a move.  Deleted tasks can be restored within *undo_in_seconds*.
+        Raises as look(), InvalidRequest naming ``to_queue`` or ``reason``, and NotFound for the
+        target.
         """
-        why = checked_reason(reason)
-        if action is BulkAction.MOVE:
-            self.service.selections.check_target(queues, to_queue)
-        found = self.service.selections.look(
-            action,
-            queues,
-            where,
-            by=caller().actor,
-            to_queue=to_queue if action is BulkAction.MOVE else None,
-            only_begin=True,
-        )
-        run = self._new(found, why, found.to_queue, undo_in_seconds)
-        return self._begin(replace(run, status=ActionStatus.LOOKING))
+        run = self._new(action, queues, where)
+        run = self._started(run, to_queue, undo_in_seconds, reason)
+        self._save(run)
+        self.begin_audit(run)
+        return run
 
-    def get(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """Return an action.  Raises NotFound if it does not exist, or is not *allowed*."""
+    def confirm(
+        self,
+        found: Action,
+        *,
+        most: int | None = None,
+        to_queue: str | None = None,
+        undo_in_seconds: int = 0,
+        reason: str = "",
+    ) -> Action:
+        """Begin an action on the tasks that its dry run has *found*: on *most* of them, or all.
+
+        Raises Conflict if it was begun before, or has not found all of them, and as begin_all().
+        """
+        message = "the action has progressed since; open its page again"
+        if found.status is not ActionStatus.PAUSED or found.started_at is not None:
+            raise Conflict(message)
+        run = self._started(replace(found, most=most), to_queue, undo_in_seconds, reason)
+        self.store.renew_record(run.mark())
+        if not self._put(self.ready(run)):
+            raise Conflict(message)
+        self.begin_audit(run)
+        self.service.work_on_actions()
+        return self.get(run.id)
+
+    def ready(self, run: Action) -> Action:
+        """Return *run*, whose tasks are found, to be worked on once it was begun."""
+        if run.started_at is None:
+            return replace(run, status=ActionStatus.PAUSED)
+        undos = {
+            queue: undo.id
+            for queue in dict.fromkeys(run.queues[place] for place, _, _ in run.chunks)
+            if (undo := self.service.undos.begin(queue, run.undo_for)) is not None
+        }
+        return replace(run, status=ActionStatus.RUNNING, undos=undos)
+
+    def begin_audit(self, run: Action) -> None:
+        """Write the audit entry of *run*, if it is not there."""
+        self.service.audit.begin(run.audit or "", entry_of(run))
+
+    def get(self, run_id: str, *, dry_run: bool = False) -> Action:
+        """Return an action, also one that was not begun with *dry_run*.
+
+        Raises NotFound if it does not exist.
+        """
         record = self.store.record(KIND, run_id)
-        run = None if record is None else ActionRun.of(record)
-        if run is None or not allowed(run):
+        run = None if record is None else Action.of(record)
+        if run is None or run.expires_at <= self.now() or not (dry_run or run.started_at):
             message = f"there is no action {run_id[:64]}, or no longer"
             raise NotFound(message)
         return run
@@ -112,130 +127,135 @@ class ActionOperations(ServicePart):
         self,
         *,
         queue: str | None = None,
-        where: ListQuery[ActionRun] = EVERY_ROW,
+        where: ListQuery[Action] = EVERY_ROW,
         limit: int = 50,
         cursor: str | None = None,
-        allowed: Allowed = _anyone,
-    ) -> Found[ActionRun]:
-        """Return a page of actions, the latest first, of one *queue* or all.
+        by: Principal | None = None,
+    ) -> Found[Action]:
+        """Return a page of actions, the latest first, of one *queue* or all, that *by* may see.
 
         A page may be short and not the last.  Raises InvalidRequest for a forged cursor.
         """
         scope, now = f"actions {queue} {where.text}", self.now()
         after = self.service.cursors.read(scope, cursor) if cursor else ""
-        runs: list[ActionRun] = []
+        runs: list[Action] = []
         for number, record in enumerate(self._records(after)):
             if len(runs) == limit or number == _LOOKED_AT:
                 return Found(tuple(runs), self.service.cursors.write(scope, after))
             after = record.name
-            run = ActionRun.of(record)
-            if queue in (None, *run.touches) and allowed(run) and where.means(run, now):
+            run = Action.of(record)
+            meant = _shows(by, run) and queue in (None, *run.touches)
+            if meant and where.means(run, now):
                 runs.append(run)
         return Found(tuple(runs), None)
 
-    def under_way(self, *, allowed: Allowed = _anyone) -> tuple[ActionRun, ...]:
-        """Return the unfinished actions, the latest first; at most a hundred."""
+    def under_way(self, by: Principal | None = None) -> tuple[Action, ...]:
+        """Return unfinished actions that *by* may see, the latest first; at most a hundred."""
         marks, _ = self.store.records(UNDER_WAY, limit=_PAGE)
         records = (self.store.record(KIND, mark.name) for mark in marks)
-        runs = (ActionRun.of(record) for record in records if record is not None)
-        return tuple(run for run in runs if not run.has_ended and allowed(run))
+        runs = (Action.of(record) for record in records if record is not None)
+        return tuple(run for run in runs if not run.has_ended and _shows(by, run))
 
-    def pause(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
+    def any_unfinished(self) -> bool:
+        """Return whether there is an action that is not complete, or a dry run."""
+        return bool(self.store.records(UNDER_WAY, limit=1)[0])
+
+    def samples(self, found: Action) -> Sequence[Task]:
+        """Return the first tasks that a dry run has found as they are now, without missing ones."""
+        ids: list[str] = []
+        for number in range(len(found.chunks)):
+            record = self.store.record(SNAPSHOTS, found.chunk_name(number))
+            ids += [task_id for task_id, _ in (record.body["tasks"] if record else ())]
+            if len(ids) >= SAMPLES:
+                break
+        tasks = self.store.read(ids[:SAMPLES], payload=False)
+        return [task for task in tasks.values() if task.queue in found.queues]
+
+    def pause(self, run_id: str) -> Action:
         """Pause an action after its current part.
 
         Raises NotFound, and Finished for an action that is over.
         """
-        return self._turn(run_id, ActionStatus.PAUSED, allowed)
+        return self._turn(run_id, ActionStatus.PAUSED)
 
-    def resume(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
-        """Resume a paused action with the rights of the caller.
+    def resume(self, run_id: str) -> Action:
+        """Resume a paused action with the rights of the caller.  Raises as pause()."""
+        return self._turn(run_id, ActionStatus.RUNNING)
 
-        Raises as pause().
-        """
-        return self._turn(run_id, ActionStatus.RUNNING, allowed)
-
-    def cancel(self, run_id: str, *, allowed: Allowed = _anyone) -> ActionRun:
+    def cancel(self, run_id: str) -> Action:
         """End an action after its current part; changed tasks stay changed.  May be repeated.
 
         Raises as pause().
         """
-        return self._turn(run_id, ActionStatus.CANCELLED, allowed)
+        return self._turn(run_id, ActionStatus.CANCELLED)
 
     def give_up(self, undo_id: str) -> None:
         """Cancel the action of an undo, which would delete the restored tasks again."""
         for mark in every_record(self.store, UNDER_WAY, page=_PAGE):
             record = self.store.record(KIND, mark.name)
-            if record is not None and undo_id in ActionRun.of(record).undos.values():
-                self.cancel(mark.name)
+            run = None if record is None else Action.of(record)
+            if run is not None and undo_id in run.undos.values() and run.status not in OVER:
+                self.cancel(run.id)
 
     # -- beginning -----------------------------------------------------------------------------
 
-    def _target(self, found: TaskSelection, to_queue: str | None, check: Check) -> str | None:
-        if found.action is not BulkAction.MOVE:
-            return None
-        target = found.to_queue or to_queue
-        check(replace(found, to_queue=target))
-        self.service.selections.check_target(found.queues, target)
-        return target
-
-    def _new(
-        self, found: TaskSelection, reason: str, to_queue: str | None, undo_in_seconds: int
-    ) -> ActionRun:
-        who = caller()
-        deletes = found.action is BulkAction.DELETE
-        return ActionRun(
-            id=action_id(found.seen_at, f"{found.name} {found.at}"),
-            set_name=found.name,
-            action=found.action,
-            queues=found.queues,
-            where=found.where,
+    def _new(self, action: BulkAction, queues: Sequence[str], where: TaskFilter) -> Action:
+        if not 1 <= len(queues) <= ACTION_QUEUES:
+            raise InvalidRequest.of("queue", f"must name 1 to {ACTION_QUEUES} queues")
+        check_states(where.states)
+        for queue in queues:
+            self.service.queues.cached(queue)
+        who, now = caller(), self.now()
+        states = where.states or tuple(map(str, STATES_BY_ACTION[action]))
+        return Action(
+            name=action_id(now, new_request_token()),
+            as_of=now,
+            action=action,
+            queues=tuple(queues),
+            where=replace(where, states=states),
             by=who.actor,
             by_id=who.actor_id,
             request_id=who.request_id,
-            reason=reason,
-            seen_at=found.seen_at,
-            started_at=self.now(),
-            noted=self.service.audit.new_name(),
-            to_queue=to_queue,
-            undo_for=undo_in_seconds if deletes else 0,
-            first=found.at,
-            at=found.at,
         )
 
-    def _begin(self, run: ActionRun) -> ActionRun:
-        """Write the records of *run*, its mark first; the service works on it from then on.
+    def _started(
+        self, run: Action, to_queue: str | None, undo_in_seconds: int, reason: str
+    ) -> Action:
+        why, who = checked_reason(reason), caller()
+        if run.action is BulkAction.MOVE:
+            self._check_target(run, to_queue)
+        return replace(
+            run,
+            by=who.actor,
+            by_id=who.actor_id,
+            request_id=who.request_id,
+            reason=why,
+            to_queue=to_queue if run.action is BulkAction.MOVE else None,
+            undo_for=undo_in_seconds if run.action is BulkAction.DELETE else 0,
+            started_at=self.now(),
+            audit=self.service.audit.new_name(),
+        )
 
-        A repetition finds it written.  If this process ends before it has updated the selection and
-        the audit, the worker writes both.
-        """
-        self.store.renew_record(run.mark())
-        if not self.store.put_record(run.record(), replaces=None):
-            run = self.get(run.id)
-        self.hand_over(run)
-        if not run.has_ended:
-            self.service.audit.begin(run.noted, entry_of(run))
-        self.service.work_on_actions()
-        return run
-
-    def any_unfinished(self) -> bool:
-        """Return whether an action is running or paused."""
-        return bool(self.store.records("acting", limit=1)[0])
-
-    def hand_over(self, run: ActionRun) -> None:
-        """Record in the selection which of its tasks *run* has taken."""
-        if run.until is not None:
-            found = self.service.selections.get(run.set_name)
-            if found.at < run.until:
-                self.service.selections.hand_over(found, until=run.until, to_queue=run.to_queue)
+    def _check_target(self, run: Action, to_queue: str | None) -> None:
+        if not to_queue:
+            raise InvalidRequest.of("to_queue", "is needed")
+        if to_queue in run.queues:
+            raise InvalidRequest.of("to_queue", "must be another queue")
+        self.service.queues.cached(to_queue)
 
     # -- the record ----------------------------------------------------------------------------
 
-    def _turn(self, run_id: str, wanted: ActionStatus, allowed: Allowed) -> ActionRun:
+    def _save(self, run: Action) -> None:
+        """Write a new action, its mark first, and have the service work on it."""
+        self.store.renew_record(run.mark())
+        self.store.put_record(run.record(), replaces=None)
+        self.service.work_on_actions()
+
+    def _turn(self, run_id: str, wanted: ActionStatus) -> Action:
         while True:
-            run = self.get(run_id, allowed=allowed)
-            status = wanted
-            if wanted is ActionStatus.RUNNING and run.until is None:
-                status = ActionStatus.LOOKING
+            run = self.get(run_id)
+            looks = wanted is ActionStatus.RUNNING and run.total is None
+            status = ActionStatus.LOOKING if looks else wanted
             if run.status is status:
                 return run
             if run.status in OVER:
@@ -244,11 +264,11 @@ class ActionOperations(ServicePart):
             changed = replace(run, status=status, trouble="")
             if wanted is ActionStatus.RUNNING:
                 changed = self._taken_over(changed)
-            if self.put(changed):
+            if self._put(changed):
                 self.service.work_on_actions()
                 return self.get(run_id)
 
-    def _taken_over(self, run: ActionRun) -> ActionRun:
+    def _taken_over(self, run: Action) -> Action:
         """Return *run* with the rights of the caller, who resumes it."""
         who = caller()
         if who.actor_id == run.by_id:
@@ -259,7 +279,7 @@ class ActionOperations(ServicePart):
                 run, by=who.actor, by_id=who.actor_id, begun_by=begun_by, begun_by_id=begun_by_id
             )
 
-    def put(self, changed: ActionRun) -> bool:
+    def _put(self, changed: Action) -> bool:
         """Write *changed*; return whether its version was still current."""
         record = replace(changed, version=changed.version + 1).record()
         return self.store.put_record(record, replaces=changed.version)
@@ -273,14 +293,13 @@ class ActionOperations(ServicePart):
                 after = record.name
 
 
-def entry_of(run: ActionRun) -> AuditRecord:
+def entry_of(run: Action) -> AuditRecord:
     """Return the audit entry of *run*; it is complete once *run* is over."""
     where = {
         **run.where.fields(),
         **({"to_queue": run.to_queue} if run.to_queue else {}),
         **({"queues": ",".join(run.queues)} if len(run.queues) > 1 else {}),
-        "seen_at": run.seen_at.isoformat(),
-        "set": run.set_name,
+        "seen_at": run.as_of.isoformat(),
     }
     stopped = None
     if run.status is ActionStatus.CANCELLED:
@@ -288,7 +307,7 @@ def entry_of(run: ActionRun) -> AuditRecord:
     elif run.status is ActionStatus.FAILED:
         stopped = run.trouble
     return AuditRecord(
-        run.started_at,
+        run.started_at or run.as_of,
         run.begun_by or run.by,
         str(run.action),
         run.queues[0] if len(run.queues) == 1 else None,

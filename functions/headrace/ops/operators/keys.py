@@ -44,7 +44,7 @@ from headrace.store.call_scope import current_actor, flat_rate
 from headrace.store.records import keys as key_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.actions import KIND as ACTION
-from headrace.store.records.actions import UNDER_WAY, ActionRun
+from headrace.store.records.actions import UNDER_WAY, Action
 from headrace.store.records.keys import end_all
 
 if TYPE_CHECKING:
@@ -262,13 +262,14 @@ class KeyOperations(ServicePart):
         )
         marks = every_record(self.store, UNDER_WAY, page=_PAGE)
         records = (self.store.record(ACTION, mark.name) for mark in marks)
-        runs = (ActionRun.of(record) for record in records if record is not None)
+        runs = (Action.of(record) for record in records if record is not None)
+        under_way = (run for run in runs if run.started_at and not run.has_ended)
         put = ((one.queue, one.name) for one in schedules if one.put_by == key_id)
         return KeyTraces(
             key,
             revoked_at,
             tuple(islice(put, _SCHEDULES)),
-            tuple(run.id for run in runs if run.by_id == key_id and not run.has_ended),
+            tuple(run.id for run in under_way if run.by_id == key_id),
         )
 
     def _living_or_revoked(self, key_id: str) -> tuple[ShownKey | None, datetime | None]:

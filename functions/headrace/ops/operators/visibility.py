@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
@@ -30,8 +30,8 @@ from headrace.store.call_scope import flat_rate
 from headrace.store.records import queues as queue_records
 
 if TYPE_CHECKING:
-    from headrace.ops.operators.actions import ActionOperations, Allowed
-    from headrace.store.records.actions import ActionRun
+    from headrace.ops.operators.actions import ActionOperations
+    from headrace.store.records.actions import Action
 
 _TARGET: Final = "to_queue"
 
@@ -123,41 +123,24 @@ def undo(undoing: Undoing, by: Principal, undo_id: str, *, cursor: str | None) -
         raise refused from None
 
 
-def _operates(by: Principal) -> "Allowed":
-    return lambda run: by.covers_all(run.touches)
-
-
-def action(whole: "ActionOperations", by: Principal, run_id: str) -> "ActionRun":
-    """Return an action whose queues are all *by*'s.
+def action(
+    whole: "ActionOperations", by: Principal, run_id: str, *, dry_run: bool = False
+) -> "Action":
+    """Return an action whose queues are all *by*'s, also one that was not begun with *dry_run*.
 
     Raises NotFound; a *by* that is not for all queues gets Forbidden for that, and for an action
     on another queue.
     """
-    return _action(by, run_id, whole.get)
-
-
-def turn_action(
-    whole: "ActionOperations",
-    by: Principal,
-    run_id: str,
-    turn: Literal["pause", "resume", "cancel"],
-) -> "ActionRun":
-    """Pause, resume or cancel an action whose queues are all *by*'s.
-
-    Raises as action(), and Finished for one that is over.
-    """
-    turns = {"pause": whole.pause, "resume": whole.resume, "cancel": whole.cancel}
-    return _action(by, run_id, turns[turn])
-
-
-def _action(by: Principal, run_id: str, do: "Callable[..., ActionRun]") -> "ActionRun":
     by.require(Permission.OPERATE)
     try:
-        return do(run_id, allowed=_operates(by))
+        run = whole.get(run_id, dry_run=dry_run)
     except NotFound:
         if by.everywhere:
             raise
         raise access.not_this_action(run_id) from None
+    if not by.covers_all(run.touches):
+        raise access.not_this_action(run_id)
+    return run
 
 
 def actions(
@@ -165,19 +148,17 @@ def actions(
     by: Principal,
     *,
     queue: str | None,
-    where: "ListQuery[ActionRun]" = EVERY_ROW,
+    where: "ListQuery[Action]" = EVERY_ROW,
     limit: int,
     cursor: str | None,
-) -> "Found[ActionRun]":
+) -> "Found[Action]":
     """Return a page of the actions whose queues are all *by*'s, the latest first.
 
     Raises as ActionOperations.list(), and Forbidden for a *queue* that is not *by*'s.
     """
     by.require(Permission.OPERATE)
     with flat_rate() as rate:
-        page = whole.list(
-            queue=queue, where=where, limit=limit, cursor=cursor, allowed=_operates(by)
-        )
+        page = whole.list(queue=queue, where=where, limit=limit, cursor=cursor, by=by)
         rate.read = read_units(page.shown)
     return page
 

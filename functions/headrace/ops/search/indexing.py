@@ -13,7 +13,7 @@ empties it, and its fields are named again.  The job also removes fields that ar
 and the index of a deleted queue.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -34,7 +34,7 @@ from headrace.store.records.indexes import (
     index_of,
     save_index,
 )
-from headrace.store.records.jobs import Job
+from headrace.store.records.jobs import QueueJob
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -49,31 +49,33 @@ class Indexing(ServicePart):
         super().__init__(service)
         self.page: int = 250
 
-    def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
-        """Empty or complete the index of a queue page by page; see JobVisitor."""
-        position = job.position
-        while (index := index_of(self.store, job.queue)) is not None:
-            queue, count = self._queue(job.queue), 0
-            if self.now() < index.since + KNOWN_AFTER:
-                return
-            if queue is None and index.wanted:
-                save_index(self.store, index.changed((), self.now()))
-            elif index.gone:
-                self._take_out(index)
-            elif queue is None:
-                self.store.drop_record(KIND, index.queue, version=index.version)
-            elif index.again:
-                save_index(self.store, index.changed(index.again, self.now()))
-            elif not index.built:
-                position, count = self._add(index, queue, position)
-            else:
-                return
-            yield position, count
+    def visit(self, job: QueueJob) -> QueueJob:
+        """Empty or complete the index of a queue a little further; see JobVisitor."""
+        job, index = job.released(), index_of(self.store, job.queue)
+        if index is None or self.now() < index.since + KNOWN_AFTER:
+            return replace(job, visited=True)
+        queue = self._queue(job.queue)
+        if queue is None and index.wanted:
+            save_index(self.store, index.changed((), self.now()))
+        elif index.gone:
+            self._take_out(index)
+        elif queue is None:
+            self.store.drop_record(KIND, index.queue, version=index.version)
+        elif index.again:
+            save_index(self.store, index.changed(index.again, self.now()))
+        elif not index.built:
+            position, count = self._add(index, queue, job.position)
+            return replace(job, position=position, count=job.count + count)
+        else:
+            return replace(job, visited=True)
+        return job
 
-    def next_round(self, job: Job) -> datetime | None:
-        """Return when every process knows the fields; see JobVisitor."""
+    def end(self, job: QueueJob) -> QueueJob | None:
+        """Continue when every process knows the fields; see JobVisitor."""
         index = index_of(self.store, job.queue)
-        return None if index is None or index.built else index.since + KNOWN_AFTER
+        if index is None or index.built:
+            return None
+        return job.next_round(index.since + KNOWN_AFTER)
 
     def _queue(self, name: str) -> Queue | None:
         try:

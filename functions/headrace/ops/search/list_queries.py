@@ -28,7 +28,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.schedule import Schedule
 from headrace.domain.worker import LiveWorker, WorkerStanding
 from headrace.ops.shared.audit import AuditRecord
-from headrace.store.records.actions import ActionRun
+from headrace.store.records.actions import Action
 
 _TEXT: Final = text_of(limits.WORKER_BYTES)
 _REASON: Final = text_of(limits.REASON_BYTES)
@@ -46,7 +46,7 @@ def _of_key(wanted: str, pattern: str) -> bool:
     return access.covers(pattern, wanted)
 
 
-def _actors(row: AuditRecord | ActionRun) -> Iterator[str]:
+def _actors(row: AuditRecord | Action) -> Iterator[str]:
     named = (row.actor, row.actor_id) if isinstance(row, AuditRecord) else (row.by, row.by_id)
     yield from (one for one in named if one)
 
@@ -117,7 +117,7 @@ QUEUES: Final[ListLanguage[Queue]] = ListLanguage(
 )
 """Of queues."""
 
-ACTIONS: Final[ListLanguage[ActionRun]] = ListLanguage(
+ACTIONS: Final[ListLanguage[Action]] = ListLanguage(
     {
         "action": ListKey(one_of(*BulkAction), lambda one, _: [one.action.value]),
         "queue": ListKey(queue_name, lambda one, _: one.touches),
@@ -127,8 +127,8 @@ ACTIONS: Final[ListLanguage[ActionRun]] = ListLanguage(
             lambda one, _: [one.status.lower()],
         ),
         "reason": ListKey(_REASON, lambda one, _: [one.reason], a_part),
-        "after": ListKey(instant, lambda one, _: [one.started_at], not_before),
-        "before": ListKey(instant, lambda one, _: [one.started_at], earlier),
+        "after": ListKey(instant, lambda one, _: [one.started_at or one.as_of], not_before),
+        "before": ListKey(instant, lambda one, _: [one.started_at or one.as_of], earlier),
     },
     lambda one: _some(one.action.value, one.by, one.reason, *one.touches),
 )

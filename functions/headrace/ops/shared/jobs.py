@@ -1,8 +1,10 @@
 """Jobs: the engine, and the jobs that purge a queue, delete a queue, and drop orphaned objects.
 
-The call that begins a job works on it first, page by page; the reaper resumes it until it is
-complete.  Two processes may work on one job at the same time: a page that is done twice changes
-nothing.
+A job is work on many tasks, page by page.  The call that begins a job may work on it first; then
+the service resumes it until it is complete.  One process works on a job at a time.  It records that
+it begins a page, and after the page one write records the result and begins the next page.  If the
+process is cut off, another one repeats the page when the claim has lapsed; a page that is done
+twice changes nothing more.  A process whose job was taken over counts nothing.
 
 A removal takes the tasks whose life in the queue began before the call and that are in a named
 state when the job reaches them.  The index proposes tasks; the task, which is read, decides.  A
@@ -14,10 +16,10 @@ A crash between these leaves an orphan.  Once a day a job reads every object tha
 such write could be, and its task.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from headrace.domain import plan
 from headrace.domain.change import Done
@@ -25,32 +27,32 @@ from headrace.domain.offload import StoredObject, owner_of
 from headrace.domain.operate import Undo, kept
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task
-from headrace.ops.shared.audit import ActionOutcome
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_left
 from headrace.store.base import Position, every_record
 from headrace.store.records import readable
-from headrace.store.records.jobs import KIND, Job, JobKind
+from headrace.store.records.jobs import Job, JobKind, QueueJob
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
 
 _PAGE: Final = 250
-_SAVED_EVERY: Final = timedelta(seconds=2)  # where pages change nothing
+
+J = TypeVar("J", bound=Job)
 
 
-class JobVisitor(Protocol):
+class JobVisitor(Protocol[J]):
     """The work of one kind of job."""
 
-    def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
-        """Work from the position of *job* on.
+    def visit(self, job: J) -> J:
+        """Do the next page of *job*, and return the job after it, released."""
 
-        After each page, yield the position of the next one, and how many tasks were dealt with.
+    def end(self, job: J) -> J | None:
+        """Return *job*, whose pages are done, as it is kept, or begins another round.
+
+        None removes its record.
         """
-
-    def next_round(self, job: Job) -> datetime | None:
-        """Return when to visit all tasks once more after a complete round; None ends the job."""
 
 
 class Jobs(ServicePart):
@@ -60,20 +62,20 @@ class Jobs(ServicePart):
         super().__init__(service)
         self.patience: float = 20.0
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: QueueJob) -> None:
         """Save a new job; it replaces another one of the same name."""
         while not self.store.put_record(job.record(), replaces=job.version - 1 or None):
             stored = self.find(job.name)
             job = replace(job, version=1 if stored is None else stored.version + 1)
 
-    def find(self, name: str) -> Job | None:
+    def find(self, name: str) -> QueueJob | None:
         """Return the job of this name, if it is not complete."""
-        record = self.store.record(KIND, name)
-        return None if record is None else Job.of(record)
+        record = self.store.record(QueueJob.RECORDS, name)
+        return None if record is None else QueueJob.of(record)
 
-    def pending(self) -> list[Job]:
-        """Return every job that is not complete."""
-        return list(readable(every_record(self.store, KIND, page=_PAGE), Job.of))
+    def pending(self) -> list[QueueJob]:
+        """Return every job that is not complete, except actions."""
+        return list(readable(every_record(self.store, QueueJob.RECORDS, page=_PAGE), QueueJob.of))
 
     def give_up(self, undo_id: str) -> None:
         """End the job whose tasks that undo brings back: it would take them a second time.
@@ -82,105 +84,128 @@ class Jobs(ServicePart):
         """
         for job in self.pending():
             if job.undo == undo_id:
-                self.store.drop_record(KIND, job.name)
-                self._revise(job)
+                self.store.drop_record(job.RECORDS, job.name)
+                self.service.removals.revise_audit(job)
 
-    def work(self, job: Job, visitor: JobVisitor, outcome: ActionOutcome) -> bool:
-        """Work on *job* until *patience* ends; return whether a round is complete.
-
-        *outcome* counts the tasks.
-        """
+    def work(self, job: QueueJob) -> QueueJob:
+        """Work on a new job until *patience* ends; return it as it is then."""
         until = self.now() + timedelta(seconds=self.patience)
-        for count in self.pages(job, visitor):
-            outcome.matched += count
-            outcome.changed += count
-            if self.now() >= until:
-                return False
-        return True
+        return self.step(job, lambda: self.now() < until) or job
 
-    def pages(self, job: Job, visitor: JobVisitor) -> Iterator[int]:
-        """Work on a round of *job*, and yield after each page how many tasks it dealt with.
+    def step(self, job: J, has_time: Callable[[], bool]) -> J | None:
+        """Do a page of *job*, and more pages while it *has_time*; return it as it is then.
 
-        The caller may stop after any page.  Another call resumes the round there, or repeats a few
-        pages that changed nothing.
+        Return None if there is nothing to do: it has ended, waits, or another process works on it.
         """
+        visitor = self._visitor(job.kind)
+        at = self._claimed(job)
+        while at is not None and at.busy_until is not None:
+            at = self._saved(visitor.visit(at), at, has_time)
+        if at is None or not at.complete:
+            return at
+        ended = visitor.end(at)
+        if ended is not None:
+            return self._put(ended)
+        self.store.drop_record(at.RECORDS, at.name, version=at.version)
+        return at
+
+    def _visitor(self, kind: JobKind) -> JobVisitor[Any]:
+        match kind:
+            case JobKind.PURGE | JobKind.DELETE_QUEUE:
+                return self.service.removals
+            case JobKind.BUILD_INDEX:
+                return self.service.indexing
+            case JobKind.DROP_ORPHANS:
+                return self.service.orphans
+            case JobKind.ACT:
+                return self.service.action_work
+
+    def _claimed(self, job: J) -> J | None:
+        """Return *job* as stored, with a page begun if it has one; None if it is not due."""
         stored = self._stored(job)
-        if stored is None or (stored.not_before and self.now() < stored.not_before):
-            return
-        job, unsaved, saved_at = stored, 0, self.now()
-        for position, count in visitor.visit(job):
-            job = replace(job, position=position, count=job.count + count)
-            unsaved += count
-            if count or self.now() >= saved_at + _SAVED_EVERY:
-                saved = self._save(job, unsaved)
-                if saved is None or saved.rounds > job.rounds:
-                    return
-                job, unsaved, saved_at = saved, 0, self.now()
-            yield count
-        not_before = visitor.next_round(job)
-        if not_before is None:
-            self.store.drop_record(KIND, job.name, version=job.version)
-            self._revise(job)
-            return
-        job = replace(job, position=None, rounds=job.rounds + 1, not_before=not_before)
-        saved = self._save(job, unsaved)
-        if saved is not None:
-            self._revise(saved)
+        if stored is None or not stored.is_due(self.now()):
+            return None
+        if stored.stamps or stored.has_page:
+            return self._put(stored.begun(self.now()))
+        return stored
 
-    def _stored(self, job: Job) -> Job | None:
-        """Return *job* as it is stored; None after its end, and for a newer job of its name."""
-        stored = self.find(job.name)
-        return stored if stored is not None and stored.as_of == job.as_of else None
+    def _saved(self, done: J, before: J, has_time: Callable[[], bool]) -> J | None:
+        """Save *done*, the result of a page of *before*, and begin the next page if it *has_time*.
 
-    def _save(self, job: Job, unsaved: int) -> Job | None:
-        """Save *job*, of whose count *unsaved* are new; return it as stored, None after its end.
-
-        Where another process has completed the round, the job keeps the position of that process.
+        Return None if the job has ended, or another process has taken the page over.
         """
+        more = has_time()
         while True:
-            saved = replace(job, version=job.version + 1)
-            if self.store.put_record(saved.record(), replaces=job.version):
+            after = done.begun(self.now()) if more and done.has_page else done
+            saved = self._put(after)
+            if saved is not None:
                 return saved
-            stored = self._stored(job)
-            if stored is None or stored == saved:  # the answer to an earlier try was lost
-                return stored
-            furthest = stored if stored.rounds > job.rounds else job
-            job = replace(furthest, count=stored.count + unsaved, version=stored.version)
+            stored = self._stored(before)
+            if stored is None or stored.stamps != before.stamps:
+                return None
+            done = done.steered_as(stored)
 
-    def _revise(self, job: Job) -> None:
-        if job.audit is not None:
-            self.service.audit.revise(job.audit, changed=job.count)
+    def _put(self, job: J) -> J | None:
+        """Write *job* and return it as written; None if another process has written it."""
+        written = replace(job, version=job.version + 1)
+        if self.store.put_record(written.record(), replaces=job.version):
+            return written
+        # The answer to an earlier try may have been lost.
+        return written if self._stored(job) == written else None
+
+    def _stored(self, job: J) -> J | None:
+        """Return *job* as it is stored; None after its end, and for a newer job of its name."""
+        record = self.store.record(job.RECORDS, job.name)
+        stored = None if record is None else job.of(record)
+        return stored if stored is not None and stored.as_of == job.as_of else None
 
 
 _READS_OF_LIVE: Final = 2  # of waiting and leased tasks, which workers move to and fro
 _TRIES: Final = 5  # at tasks that change while they are removed
 _LAG: Final = timedelta(seconds=60)  # an index shows everything by then
+_PASSED_FOR: Final = timedelta(seconds=2)
 
 
 class Removals(ServicePart):
     """Visits the tasks of purges and deleted queues, and removes them."""
 
-    def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
-        """Remove the tasks of *job* page by page; see JobVisitor."""
-        undo, before, places = self.service.undos.known(job.undo), self._before(job), _places(job)
-        at, last = job.position or (0, None)
-        while at < len(places):
-            after = None if last is None else Position.read(last)
-            page = self.store.entries(places[at], after=after, limit=_PAGE)
-            removed = self._remove(job, before, undo, {entry.task_id for entry in page.entries})
-            at, last = (at, page.last.state()) if page.last else (at + 1, None)
-            yield [at, last], removed
+    def visit(self, job: QueueJob) -> QueueJob:
+        """Remove the next tasks of *job*; see JobVisitor.
 
-    def next_round(self, job: Job) -> datetime | None:
-        """Return when the index shows everything; see JobVisitor."""
+        Pages without any are passed for up to two seconds, because each saved page costs a write.
+        """
+        undo, before, places = self.service.undos.known(job.undo), self._before(job), _places(job)
+        removed, until = 0, self.now() + _PASSED_FOR
+        (at, last), done = job.position or (0, None), False
+        while not (done or removed) and self.now() <= until:
+            if at < len(places):
+                after = None if last is None else Position.read(last)
+                page = self.store.entries(places[at], after=after, limit=_PAGE)
+                removed = self._remove(job, before, undo, {entry.task_id for entry in page.entries})
+                at, last = (at, page.last.state()) if page.last else (at + 1, None)
+            done = at >= len(places)
+        return replace(job.released(), position=[at, last], visited=done, count=job.count + removed)
+
+    def end(self, job: QueueJob) -> QueueJob | None:
+        """Begin the second round when the index shows everything; see JobVisitor."""
         deletes_queue = job.kind is JobKind.DELETE_QUEUE
         if deletes_queue and self.store.record("queue", job.queue) is None:
             self.service.tokens.forget(job.queue)
             self.service.slots.forget(job.queue)
+        self.revise_audit(job)
         again = job.as_of + (AGREED_AFTER if deletes_queue else _LAG)
-        return again if not job.rounds and (deletes_queue or self.now() < again) else None
+        if job.rounds or not (deletes_queue or self.now() < again):
+            return None
+        return job.next_round(again)
 
-    def _remove(self, job: Job, before: datetime, undo: Undo | None, ids: Collection[str]) -> int:
+    def revise_audit(self, job: QueueJob) -> None:
+        """Write into the audit how many tasks *job* has removed."""
+        if job.audit is not None:
+            self.service.audit.revise(job.audit, changed=job.count)
+
+    def _remove(
+        self, job: QueueJob, before: datetime, undo: Undo | None, ids: Collection[str]
+    ) -> int:
         """Remove those of *ids* that *job* takes; return how many were removed."""
         removed = 0
         for _ in range(_TRIES):
@@ -206,7 +231,7 @@ class Removals(ServicePart):
                 break
         return removed
 
-    def _read(self, job: Job, ids: Collection[str]) -> list[Task]:
+    def _read(self, job: QueueJob, ids: Collection[str]) -> list[Task]:
         """Read tasks; for a deleted queue also the deleted tasks that an undo could restore."""
         if not ids:
             return []
@@ -217,7 +242,7 @@ class Removals(ServicePart):
             found += [task for task in hidden.values() if task.spent is None]
         return found
 
-    def _before(self, job: Job) -> datetime:
+    def _before(self, job: QueueJob) -> datetime:
         """Return the end of the time in which the tasks of *job* came to the queue.
 
         The second round of a deleted queue takes what came late, but nothing of a new queue of
@@ -231,7 +256,7 @@ class Removals(ServicePart):
         return datetime.fromisoformat(record.body["created_at"]) - timedelta(microseconds=1)
 
 
-def _places(job: Job) -> Sequence[Place]:
+def _places(job: QueueJob) -> Sequence[Place]:
     """Return where the tasks of *job* are; where workers may move tasks between two, repeatedly."""
     live = [state for state in job.states if state in LIVE]
     if len(live) > 1:
@@ -254,7 +279,7 @@ ROUND: Final = timedelta(days=1)
 OBJECTS: Final = 1000
 _READ: Final = 100  # tasks asked for at once
 
-EVERY_OBJECT: Final = Job(
+EVERY_OBJECT: Final = QueueJob(
     name="orphans", kind=JobKind.DROP_ORPHANS, queue="", as_of=datetime.fromtimestamp(0, UTC)
 )
 """The job, which never ends."""
@@ -263,24 +288,24 @@ EVERY_OBJECT: Final = Job(
 class Orphans(ServicePart):
     """Visits all objects and drops those without a task."""
 
-    def visit(self, job: Job) -> Iterator[tuple[Any, int]]:
-        """Drop orphans page by page; see JobVisitor."""
-        after = job.position or ""
-        while self.service.objects is not None:
-            page = self.service.objects.list(after, OBJECTS)
-            old = [one for one in page if one.written_at <= self.now() - ORPHAN_AGE]
-            orphans = self._orphans(old)
-            if orphans:
-                self.service.objects.drop(orphans)
-            if len(page) < OBJECTS:
-                yield "", len(orphans)
-                return
-            after = page[-1].name
-            yield after, len(orphans)
+    def visit(self, job: QueueJob) -> QueueJob:
+        """Drop the next orphans; see JobVisitor."""
+        objects = self.service.objects
+        page = [] if objects is None else objects.list(job.position or "", OBJECTS)
+        old = [one for one in page if one.written_at <= self.now() - ORPHAN_AGE]
+        orphans = self._orphans(old)
+        if objects is not None and orphans:
+            objects.drop(orphans)
+        return replace(
+            job.released(),
+            position=page[-1].name if page else None,
+            visited=len(page) < OBJECTS,
+            count=job.count + len(orphans),
+        )
 
-    def next_round(self, _job: Job) -> datetime | None:
-        """Return when to visit all objects again; see JobVisitor."""
-        return None if self.service.objects is None else self.now() + ROUND
+    def end(self, job: QueueJob) -> QueueJob | None:
+        """Begin to visit all objects again after a day; see JobVisitor."""
+        return None if self.service.objects is None else job.next_round(self.now() + ROUND)
 
     def _orphans(self, old: Sequence[StoredObject]) -> list[str]:
         orphans: list[str] = []

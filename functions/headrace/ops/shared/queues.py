@@ -24,7 +24,7 @@ from headrace.domain.queue import Pause, Queue
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import DEFAULT_RETRY, Seconds
 from headrace.domain.task import ORDINARY, State
-from headrace.ops.shared.audit import ActionOutcome, changed_settings, checked_reason
+from headrace.ops.shared.audit import changed_settings, checked_reason
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.queue_checks import checked_settings
 from headrace.ops.shared.service_part import ServicePart
@@ -37,7 +37,7 @@ from headrace.store.records.indexes import (
     change_index,
     index_of,
 )
-from headrace.store.records.jobs import Job, JobKind, deletion_of
+from headrace.store.records.jobs import JobKind, QueueJob, deletion_of
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -261,8 +261,9 @@ class QueueOperations(ServicePart):
                 undo=None if undo is None else undo.id,
             )
             self.service.jobs.begin(job)
-            finished = self.service.jobs.work(job, self.service.removals, outcome)
-        return PurgeResult(outcome.changed, finished, undo)
+            done = self.service.jobs.work(job)
+            outcome.matched = outcome.changed = done.count
+        return PurgeResult(done.count, done.visited or done.rounds > 0, undo)
 
     def delete(self, name: str) -> bool:
         """Remove a queue and all its tasks; return whether that is complete.  Raises NotFound.
@@ -280,7 +281,8 @@ class QueueOperations(ServicePart):
             if queue.alerts_since is not None:
                 self.store.drop_record(queue_records.ALERTS, name)
             self._cache.pop(name, None)
-            return self.service.jobs.work(job, self.service.removals, ActionOutcome(0, 0))
+            done = self.service.jobs.work(job)
+            return done.visited or done.rounds > 0
 
     def _index(self, name: str, fields: tuple[str, ...]) -> None:
         """Index *fields* and no others; the job begins first, so that no crash leaves it out."""
@@ -293,11 +295,11 @@ class QueueOperations(ServicePart):
         job = JobKind.BUILD_INDEX
         not_before = now + KNOWN_AFTER
         self.service.jobs.begin(
-            Job(name=f"{job}:{name}", kind=job, queue=name, as_of=now, not_before=not_before)
+            QueueJob(name=f"{job}:{name}", kind=job, queue=name, as_of=now, not_before=not_before)
         )
 
-    def _removal(self, queue: Queue, kind: JobKind, states: tuple[State, ...]) -> Job:
-        return Job(
+    def _removal(self, queue: Queue, kind: JobKind, states: tuple[State, ...]) -> QueueJob:
+        return QueueJob(
             name=deletion_of(queue.name),
             kind=kind,
             queue=queue.name,

@@ -1,85 +1,95 @@
-"""Records of actions on many tasks that the service carries out, and marks of running actions.
+"""Records of actions on many tasks, of the tasks that they have found, and marks of work to do.
 
-The record of an action is kept for 30 days.  A running action also has a mark, so that a search for
-work reads marks only.
+The record of an action is kept for 30 days, and for 7 days if it was not begun.  An action with
+work to do also has a mark, so that a search for work reads marks only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.store.base import Record
 from headrace.store.records import body_of, read_body
-from headrace.store.records.selections import KEPT as SET_KEPT
+from headrace.store.records.jobs import Job, JobKind
 
 KIND: Final = "action"
 UNDER_WAY: Final = "acting"
+SNAPSHOTS: Final = "sightings"
 KEPT: Final = timedelta(days=30)
-
-
+FOUND_KEPT: Final = timedelta(days=7)
 OVER: Final = frozenset({ActionStatus.DONE, ActionStatus.CANCELLED, ActionStatus.FAILED})
 
 
-@dataclass(frozen=True, slots=True)
-class ActionPart:
-    """The tasks that are being acted on: the unprocessed tasks of the set before ``end``.
-
-    ``stamps`` are the times that they get, one for each attempt.  By its time a task shows that it
-    was processed, also if the process died before it could store that.
-    """
-
-    end: int
-    stamps: tuple[datetime, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ActionRun:
-    """One action on the tasks of a set, in order from ``first`` to before ``until``.
+class Action(Job):
+    """One action on many tasks: the dry run that finds them, and then the changes.
 
-    The tasks before ``at`` are processed: ``changed`` of them were changed, and ``left`` has the
-    numbers of skipped tasks by reason.  ``until`` is None before the set is known.
+    The dry run shows the tasks as of ``as_of``.  It visits ``queues`` in order and is at ``walk``
+    in the queue of the place ``looking_at``; ``looked_at`` tasks were read.  The snapshots of found
+    tasks are stored in ``chunks``: the place of a queue, the number of its tasks, and the number of
+    the try that has stored them.
+
+    ``started_at`` is None until an operator has confirmed it.  Tasks are changed in order, ``most``
+    of them or all.  The first ``at`` tasks are processed: ``changed`` of them were changed, and
+    ``left`` has the numbers of skipped tasks by reason.  Deleted tasks can be restored for
+    ``undo_for`` seconds, in each queue by its undo.  ``trouble`` is the error that stopped it.
+
     ``by`` is the name of the key whose rights count, ``by_id`` its id, ``request_id`` the request;
     ``begun_by`` and ``begun_by_id`` are the key that began it, if another key has resumed it.
-    ``trouble`` is the error that stopped it.  ``noted`` is its entry in the audit.
-    Deleted tasks can be restored for ``undo_for`` seconds, in each queue by its undo.
     """
 
-    id: str
-    set_name: str
+    RECORDS: ClassVar[str] = KIND
+
+    kind: JobKind = JobKind.ACT
     action: BulkAction
     queues: tuple[str, ...]
     where: TaskFilter
     by: str
     by_id: str | None
     request_id: str | None
-    reason: str
-    seen_at: datetime
-    started_at: datetime
-    noted: str
+    looking_at: int = 0
+    walk: Any = None
+    looked_at: int = 0
+    chunks: tuple[tuple[int, int, int], ...] = ()
+    status: ActionStatus = ActionStatus.LOOKING
+    started_at: datetime | None = None
+    reason: str = ""
     to_queue: str | None = None
     undo_for: int = 0
-    first: int = 0
+    most: int | None = None
     at: int = 0
-    until: int | None = None
     changed: int = 0
     left: Mapping[str, int] = field(default_factory=dict)
     undos: Mapping[str, str] = field(default_factory=dict)
-    status: ActionStatus = ActionStatus.RUNNING
     ended_at: datetime | None = None
     trouble: str = ""
-    part: ActionPart | None = None
-    busy_until: datetime | None = None
     begun_by: str | None = None
     begun_by_id: str | None = None
-    version: int = 1
+
+    @property
+    def id(self) -> str:
+        """The id of the action."""
+        return self.name
 
     @property
     def touches(self) -> tuple[str, ...]:
         """Every queue that it reads or changes, with the target of a move."""
         return (*self.queues, self.to_queue) if self.to_queue else self.queues
+
+    @property
+    def found(self) -> int:
+        """The number of tasks that the dry run has found so far."""
+        return sum(amount for _, amount, _ in self.chunks)
+
+    @property
+    def total(self) -> int | None:
+        """The number of its tasks; None before all are found."""
+        if self.looking_at < len(self.queues):
+            return None
+        return self.found if self.most is None else min(self.found, self.most)
 
     @property
     def has_ended(self) -> bool:
@@ -88,35 +98,64 @@ class ActionRun:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there are tasks left to act on."""
+        """Whether the service works on it."""
         return self.status in {ActionStatus.LOOKING, ActionStatus.RUNNING}
 
     @property
-    def total(self) -> int | None:
-        """The number of its tasks."""
-        return None if self.until is None else self.until - self.first
+    def rests(self) -> bool:
+        """Whether the service has nothing to do: it has ended, or its dry run was not confirmed."""
+        return self.has_ended or (self.started_at is None and not self.goes_on)
 
     @property
-    def dealt_with(self) -> int:
-        """The number of processed tasks."""
-        return self.at - self.first
+    def complete(self) -> bool:
+        """Whether there is nothing left to do but to end it."""
+        done = self.status is ActionStatus.RUNNING and self.at == self.total
+        return done or self.status in OVER
+
+    @property
+    def has_page(self) -> bool:
+        """Whether the next page may begin."""
+        return self.goes_on and not self.complete
+
+    def is_due(self, now: datetime) -> bool:
+        """Return whether a process may work on it."""
+        rests = self.has_ended or self.status is ActionStatus.PAUSED
+        return not rests and Job.is_due(self, now)
+
+    def steered_as(self, stored: Self) -> Self:
+        """Return the action with the status and the rights that operators have *stored*."""
+        return replace(
+            self,
+            status=stored.status,
+            trouble=stored.trouble,
+            by=stored.by,
+            by_id=stored.by_id,
+            begun_by=stored.begun_by,
+            begun_by_id=stored.begun_by_id,
+            version=stored.version,
+        )
+
+    def chunk_name(self, number: int) -> str:
+        """Return the name of the record with the snapshots of a chunk."""
+        return f"{self.id}:{number:06}:{self.chunks[number][2]}"
+
+    @property
+    def expires_at(self) -> datetime:
+        """When its record is removed."""
+        return self.as_of + FOUND_KEPT if self.started_at is None else self.started_at + KEPT
 
     def record(self) -> Record:
         """Return it as a record."""
-        body = {**body_of(self, "id", "version", "where"), "where": self.where.fields()}
-        return Record(KIND, self.id, body, self.version, self.started_at + KEPT)
+        body = {**body_of(self, "name", "version", "where"), "where": self.where.fields()}
+        return Record(KIND, self.name, body, self.version, self.expires_at)
 
     def mark(self) -> Record:
         """Return the mark that there is something to do."""
-        body = {"started_at": self.started_at.isoformat()}
-        return Record(UNDER_WAY, self.id, body, expires_at=self.seen_at + SET_KEPT)
+        body = {"as_of": self.as_of.isoformat()}
+        return Record(UNDER_WAY, self.name, body, expires_at=self.as_of + FOUND_KEPT)
 
     @classmethod
     def of(cls, record: Record) -> Self:
         """Return the action of *record*.  Raises NewerRecord."""
         where = TaskFilter.of_fields(record.body["where"])
-        return read_body(record.body, cls, id=record.name, version=record.version, where=where)
-
-    def released(self) -> Self:
-        """Return the action without a process that works on it."""
-        return replace(self, part=None, busy_until=None)
+        return read_body(record.body, cls, name=record.name, version=record.version, where=where)

@@ -1,6 +1,6 @@
 """The tasks, queues and audit entries that one key may see, and no trace of others."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 

@@ -1,4 +1,4 @@
-"""Two stations in a row, as a pipeline has them; ``headrace station run`` finds them by name."""
+"""Two stations in a row, as a pipeline has them; ``headrace station start`` finds them by name."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f

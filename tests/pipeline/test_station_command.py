@@ -1,4 +1,4 @@
-"""`headrace station run`: a process of its own, which people stop and machines kill."""
+"""`headrace station start`: a process of its own, which people stop and machines kill."""
 
 import importlib
 import json
@@ -57,14 +57,14 @@ class StationProcess:
 
 @contextmanager
 def command(harness: PipelineHarness, folder: Path, *words: str) -> Iterator[StationProcess]:
-    """Run `headrace station run` on the file of *harness*, in *folder*."""
+    """Run `headrace station start` on the file of *harness*, in *folder*."""
     (folder / "stations.py").write_text(MODULE)
     where = {
         "HEADRACE_URL": harness.connection.url or "",
         "PYTHONPATH": os.pathsep.join([str(PROJECT_ROOT / "functions"), str(PROJECT_ROOT)]),
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "headrace.cli.main", "--json", "station", "run", *words],
+        [sys.executable, "-m", "headrace.cli.main", "--json", "station", "start", *words],
         cwd=folder,
         env={**os.environ, **where},
         stdout=subprocess.PIPE,

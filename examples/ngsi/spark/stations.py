@@ -1,4 +1,4 @@
-"""The pipeline's two stations, for ``headrace station run examples.ngsi.spark.stations:splitting``.
+"""The two stations of the pipeline.  ``headrace station start`` finds them in this module.
 
 They take the place of the handlers of ``examples.ngsi.app``, task by task: queues and payloads are
 the same, so a handler may split what a station loads.  ``NGSI_READINGS`` names the folder of the

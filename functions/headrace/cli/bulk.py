@@ -79,14 +79,14 @@ def delete(
 
 
 @click.command(
-    "run",
+    "trigger",
     cls=CliCommand,
-    example="headrace task run order-4711\nheadrace task run --queue mail --tag team=sales",
+    example="headrace task trigger order-4711\nheadrace task trigger --queue mail --tag team=sales",
 )
 @_target
 @click.pass_obj
-def run(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
-    """Let waiting tasks be due now."""
+def trigger(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
+    """Make waiting tasks due now."""
     return _act(session, "run", ids, given)
 
 

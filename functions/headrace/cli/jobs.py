@@ -143,16 +143,16 @@ LAKE_JOBS: Final = (
     ),
 )
 
-STATION_RUN: Final = SparkJob(
-    "run",
+STATION_START: Final = SparkJob(
+    "start",
     "Run a station, or several, until Ctrl-C or SIGTERM.\n\n"
     "MODULE:STATION is as pipelines.air:cleaning, with this folder on the path.  Several share one "
     "Spark, and a drain ends when nothing is due for any of them.  It works on the "
     "tables themselves: HEADRACE_DYNAMODB_URL and HEADRACE_TASKS_TABLE name them, or they are "
     "those of the service that `headrace run` has started in this folder.  Told to stop, it "
     "finishes its batch or gives it back; a second Ctrl-C gives it back at once.",
-    "headrace station run pipelines.air:cleaning\n"
-    "headrace station run pipelines.air:cleaning pipelines.air:loading --drain --json",
+    "headrace station start pipelines.air:cleaning\n"
+    "headrace station start pipelines.air:cleaning pipelines.air:loading --drain --json",
     (
         click.Argument(["station"], metavar="MODULE:STATION...", nargs=-1, required=True),
         click.Option(["--drain"], is_flag=True, help="End when nothing is due."),

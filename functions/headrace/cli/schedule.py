@@ -28,7 +28,7 @@ from headrace.wire.queues import Schedule, ScheduleInShort
     example="headrace schedule put mail digest --cron '0 8 * * MON-FRI' --timezone Europe/Madrid",
 )
 def schedule_command() -> None:
-    """Put, show, run and delete schedules."""
+    """Put, show, trigger and delete schedules."""
 
 
 @schedule_command.command(
@@ -133,11 +133,11 @@ def show(session: CliSession, queue: str, name: str) -> None:
     answer(session, schedule, lambda: _show(schedule))
 
 
-@schedule_command.command("run", example="headrace schedule run mail digest")
+@schedule_command.command("trigger", example="headrace schedule trigger mail digest")
 @queue_argument
 @click.argument("name")
 @click.pass_obj
-def run(session: CliSession, queue: str, name: str) -> None:
+def trigger(session: CliSession, queue: str, name: str) -> None:
     """Enqueue a schedule's task now, besides its ticks."""
     made = session.client.run_schedule(queue, name)
     answer(session, made_fields(made), lambda: click.echo(made.id or made.outcome))

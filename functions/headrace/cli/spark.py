@@ -18,7 +18,7 @@ import click
 from rich.status import Status
 
 from headrace.cli.commands import CliCommand, CliGroup
-from headrace.cli.jobs import LAKE, LAKE_JOBS, STATION_RUN, SparkJob
+from headrace.cli.jobs import LAKE, LAKE_JOBS, STATION_START, SparkJob
 from headrace.cli.output import console, facts
 from headrace.cli.session import CliSession, need_packages
 from headrace.domain.escaping import escape_unseen
@@ -45,7 +45,9 @@ def lake_command() -> None:
     """Keep, prove and replay the history of all tasks."""
 
 
-@click.group("station", cls=CliGroup, example="headrace station run pipelines.air:cleaning --drain")
+@click.group(
+    "station", cls=CliGroup, example="headrace station start pipelines.air:cleaning --drain"
+)
 def station_command() -> None:
     """Run stations of a pipeline on Spark."""
 
@@ -147,5 +149,5 @@ def _run_lake(job: SparkJob, session: CliSession, given: dict[str, Any]) -> int:
 for _job in LAKE_JOBS:
     lake_command.add_command(_command(_job, partial(_run_lake, _job), LAKE))
 station_command.add_command(
-    _command(STATION_RUN, lambda session, given: run_station(session, STATION_RUN.words(given)))
+    _command(STATION_START, lambda session, given: run_station(session, STATION_START.words(given)))
 )

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import click
 
-from headrace.cli.bulk import cancel, delete, move, restart, run
+from headrace.cli.bulk import cancel, delete, move, restart, trigger
 from headrace.cli.commands import SHOWN, CliGroup, limit_option, queue_argument
 from headrace.cli.filters import (
     filter_options,
@@ -47,7 +47,7 @@ from headrace.wire.tasks import Task
     example="headrace task list mail --state DEAD\nheadrace task show tsk_01",
 )
 def task_command() -> None:
-    """Look at tasks, and run, restart, move or delete them."""
+    """Show tasks, and trigger, restart, move, cancel or delete them."""
 
 
 @task_command.command("show", example="headrace task show order-4711")
@@ -273,5 +273,5 @@ def _way_on(session: CliSession, id: str) -> None:
         )
 
 
-for _command in (delete, run, restart, move, cancel, tail):
+for _command in (delete, trigger, restart, move, cancel, tail):
     task_command.add_command(_command)

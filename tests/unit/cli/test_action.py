@@ -38,7 +38,7 @@ def test_the_service_does_it_in_the_background(cli: Cli) -> None:
 
 
 def test_an_action_is_paused_resumed_and_cancelled(cli: Cli) -> None:
-    made = cli("task", "run", "--queue", "mail", "--all", "--background", "--json").json
+    made = cli("task", "trigger", "--queue", "mail", "--all", "--background", "--json").json
     assert made["status"] == "LOOKING"
 
     assert cli("action", "pause", made["id"]).err == f"Action {made['id']} rests.\n"

@@ -27,7 +27,7 @@ ELSEWHERE: Final = {
     "timers": "tests/unit/cli/test_file.py",
     "backup": "tests/unit/cli/test_file.py",
     "task tail": "tests/functional/test_cli.py",
-    "station run": "tests/pipeline/test_station_command.py",
+    "station start": "tests/pipeline/test_station_command.py",
     "lake rollup": "tests/pipeline/test_command.py",
     "lake compact": "tests/pipeline/test_compact.py",
     "lake backfill": "tests/pipeline/test_command.py",
@@ -109,7 +109,7 @@ class World:
     def make_task(self, name: str, queue: str, verb: str) -> None:
         """Make a task that *verb* applies to."""
         client = self.service.client
-        client.enqueue(queue, {}, id=name, delay_in_seconds=60 if verb == "run" else None)
+        client.enqueue(queue, {}, id=name, delay_in_seconds=60 if verb == "trigger" else None)
         if verb not in ("restart", "wait"):
             return
         self.service.clock.forward(1)
@@ -123,10 +123,10 @@ class World:
         self.make_queues("mail")
         if noun == "key":
             return self.service.client.create_key("shop", "viewer", ["mail"]).id
-        self.make_task("one", "mail", "run")
+        self.make_task("one", "mail", "trigger")
         if noun == "undo":
             return str(self.json("task", "delete", "one", "--undo-for", "1d")["undos"][0]["id"])
-        made = self.json("task", "run", "--queue", "mail", "--all", "--background")
+        made = self.json("task", "trigger", "--queue", "mail", "--all", "--background")
         if verb == "resume":
             self.json("action", "pause", made["id"])
         return str(made["id"])

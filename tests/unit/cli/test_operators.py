@@ -43,7 +43,7 @@ def test_a_schedule_is_put_and_shown(cli: Cli) -> None:
 def test_a_schedule_runs_by_hand_and_is_deleted_when_that_is_meant(cli: Cli) -> None:
     cli("schedule", "put", "mail", "digest", "--every", "1h", "--payload", '"now"')
 
-    made = cli("schedule", "run", "mail", "digest").out.strip()
+    made = cli("schedule", "trigger", "mail", "digest").out.strip()
 
     assert cli("task", "show", made, "--json").json["payload"] == "now"
     assert "digest" in cli("schedule", "delete", "mail", "digest", "--dry-run").out

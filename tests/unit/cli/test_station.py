@@ -17,7 +17,7 @@ END = '{"ended": "drained", "batches": 1, "tasks": 1900, "moved": 1897, "dead": 
 
 @pytest.mark.parametrize(
     "words",
-    [("station", "run", "air:cleaning"), ("lake", "rollup"), ("lake", "replay", "x", "--sql=1")],
+    [("station", "start", "air:cleaning"), ("lake", "rollup"), ("lake", "replay", "x", "--sql=1")],
 )
 def test_without_pyspark_one_line_says_what_to_install(words: tuple[str, ...]) -> None:
     assert find_spec("pyspark") is None, "these tests run where only the SDK and the service are"

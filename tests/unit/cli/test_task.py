@@ -143,7 +143,7 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
     ],
 )
 def test_no_tasks_are_meant_by_accident(cli: Cli, words: tuple[str, ...], answer: str) -> None:
-    for verb in (("delete", "--yes"), ("run",), ("restart",), ("move", "--to", "news")):
+    for verb in (("delete", "--yes"), ("trigger",), ("restart",), ("move", "--to", "news")):
         ran = cli("task", *verb, *words)
 
         assert ran.code == 2

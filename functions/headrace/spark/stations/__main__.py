@@ -1,4 +1,4 @@
-"""Stations from a command line: ``headrace station run`` starts this in a process of its own.
+"""Stations from a command line: ``headrace station start`` starts this in a process of its own.
 
 Progress goes to stderr, or with ``--json`` as lines of JSON to stdout, and the figures of the
 whole run to stdout.  EMR Serverless and Glue start it as it is.
@@ -26,7 +26,7 @@ from pyspark.errors import (
     PySparkValueError,
 )
 
-from headrace.cli.jobs import OUTPUT, STATION_RUN, parsed
+from headrace.cli.jobs import OUTPUT, STATION_START, parsed
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.spark.exit_codes import DONE, exit_code, first_line, hush
 from headrace.spark.session import session
@@ -61,7 +61,7 @@ class StationCall(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one station or several; return the exit code."""
-    command = click.Command("headrace station run", params=[*STATION_RUN.params, *OUTPUT])
+    command = click.Command("headrace station start", params=[*STATION_START.params, *OUTPUT])
     command.help, command.callback = __doc__, StationCall
     called = parsed(command, arguments)
     if isinstance(called, int):

@@ -239,7 +239,7 @@ lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml
 	@$(lock) --group lambda --output-file functions/requirements.txt
 	@$(lock) --group console $(patsubst %,--no-emit-package %,$(CHALICE_CLI)) --output-file console/requirements.txt
 	@$(lock) pyproject.toml --extra server --output-file requirements/server.txt
-	@$(lock) pyproject.toml --extra server --extra console --group dev --output-file requirements/dev.txt
+	@$(lock) pyproject.toml --extra server --group dev --output-file requirements/dev.txt
 	@$(lock) --group uv --output-file requirements/uv.txt
 	@$(lock) --group build --output-file requirements/build.txt
 	@$(lock) --group audit --output-file requirements/audit.txt

@@ -11,7 +11,7 @@ from benchmarks.targets import InProcess, OverHttp, UseCaseCalls
 from headrace.domain.queue_settings import QueueSettings
 from headrace.local.environment import applied, dynamodb_client, function_environment
 from headrace.local.launch import launched
-from headrace.local.tables import TableNames, create_tables, load_template
+from headrace.local.tables import TableNames, create_tables, table_requests
 from headrace.runtime.wiring import Settings, build, dynamo_store
 from tests.engine import dynamodb_local
 
@@ -61,7 +61,7 @@ def on_dynamodb_local(queue: str) -> Iterator[UseCaseCalls]:
     with dynamodb_local() as engine:
         variables = function_environment(url=engine.url, names=names, admin_key=_ADMIN_KEY)
         with applied(variables):
-            create_tables(dynamodb_client(engine.url), load_template(), names)
+            create_tables(dynamodb_client(engine.url), table_requests(), names)
             settings = replace(Settings.from_env(), sender="single")
             use = build(settings, dynamo_store(settings))
             use.queues.create(queue, QueueSettings())

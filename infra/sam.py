@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import boto3
 
-from headrace.local.tables import TableNames, Template, create_tables
-from infra.template import load_template
+from headrace.local.tables import TableNames, create_tables, table_requests
+from infra.template import Template, load_template
 
 HERE: Final = "http://127.0.0.1:8000"
 FROM_A_CONTAINER: Final = "http://host.docker.internal:8000"
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     if arguments == ["--tables"]:
         credentials = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
         client = boto3.client("dynamodb", endpoint_url=HERE, region_name="us-east-1", **credentials)
-        create_tables(client, load_template(), NAMES)
+        create_tables(client, table_requests(), NAMES)
     else:
         print(json.dumps(template_for_sam_local(), indent=1))
 

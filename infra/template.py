@@ -1,45 +1,41 @@
-"""`python -m infra.template`: the part of template.yaml that the local service needs, as JSON.
+"""`python -m infra.template`: the tables of template.yaml as the local service creates them.
 
-The wheel has no template.yaml, and reading 2,000 lines of YAML at each start would take longer than
-all else; so the package holds this part of it.  With ``--check`` nothing is written: exit status 1
-if it is not what the template makes of it.
+The wheel has no template.yaml, and to read 2,000 lines of YAML takes seconds.  So the package
+holds the requests as JSON.  With ``--check`` nothing is written: exit status 1 if the file is out
+of date.
 """
 
 import json
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import yaml
 
-from headrace.local import TemplateInvalid
-from headrace.local.tables import Template
+from headrace.local.tables import TableRequest
 from infra import PROJECT_ROOT
 
-TEMPLATE: Final = PROJECT_ROOT / "template.yaml"
-PART: Final = PROJECT_ROOT / "functions" / "headrace" / "local" / "template.json"
+Template: TypeAlias = dict[str, Any]
 
-_FUNCTION: Final = ("Handler", "Timeout", "MemorySize")
-_API: Final = ("Method", "Path")
+TEMPLATE: Final = PROJECT_ROOT / "template.yaml"
+PART: Final = PROJECT_ROOT / "functions" / "headrace" / "local" / "tables.json"
+
 _TABLE: Final = (
     "AttributeDefinitions",
     "KeySchema",
     "GlobalSecondaryIndexes",
     "LocalSecondaryIndexes",
     "BillingMode",
-    "StreamSpecification",
-    "TimeToLiveSpecification",
 )
-_EVENTS: Final = {"Api": _API}
-_RESOURCES: Final = {
-    "AWS::DynamoDB::Table": _TABLE,
-    "AWS::Serverless::Function": _FUNCTION,
-}
+
+
+class TemplateInvalid(Exception):
+    """template.yaml is missing, or is not a template."""
 
 
 def main(arguments: list[str], template: Path = TEMPLATE, part: Path = PART) -> int:
     """Write the part, or check it; return the exit status."""
-    made = text_of(part_of(load_template(template)))
+    made = json.dumps(requests_of(load_template(template)), indent=1) + "\n"
     if arguments == ["--check"]:
         if part.is_file() and part.read_text(encoding="utf-8") == made:
             return 0
@@ -67,39 +63,36 @@ def load_template(path: Path = TEMPLATE) -> Template:
     return template
 
 
-def part_of(template: Template) -> Template:
-    """Return the part that tables and routes are made from."""
-    shared = template.get("Globals", {}).get("Function", {})
+def requests_of(template: Template) -> dict[str, TableRequest]:
+    """Return the requests that create the tables of *template*."""
     return {
-        "Globals": {"Function": _kept(shared, _FUNCTION)},
-        "Resources": {
-            name: _resource(resource)
-            for name, resource in template["Resources"].items()
-            if resource["Type"] in _RESOURCES
-        },
+        name: _requests(resource["Properties"])
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == "AWS::DynamoDB::Table"
     }
 
 
-def text_of(part: Template) -> str:
-    """The part as the package holds it: one line an entry, so that a change can be read."""
-    return json.dumps(part, indent=1) + "\n"
+def _requests(properties: dict[str, Any]) -> TableRequest:
+    create: dict[str, Any] = {
+        name: new_index(properties[name]) for name in _TABLE if name in properties
+    }
+    if stream := properties.get("StreamSpecification"):
+        view = stream["StreamViewType"]
+        create["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": view}
+    ttl = properties.get("TimeToLiveSpecification")
+    return {"create": create, "ttl": ttl} if ttl else {"create": create}
 
 
-def _resource(resource: dict[str, Any]) -> dict[str, Any]:
-    properties = _kept(resource["Properties"], _RESOURCES[resource["Type"]])
-    events = resource["Properties"].get("Events", {})
-    if events:
-        properties["Events"] = {name: _event(event) for name, event in events.items()}
-    return {"Type": resource["Type"], "Properties": properties}
-
-
-def _event(event: dict[str, Any]) -> dict[str, Any]:
-    kept = _kept(event.get("Properties", {}), _EVENTS.get(event["Type"], ()))
-    return {"Type": event["Type"], "Properties": kept}
-
-
-def _kept(properties: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: properties[name] for name in names if name in properties}
+def new_index(value: object) -> object:
+    """Return a part of the template for new tables, whose index is complete."""
+    if isinstance(value, list):
+        return [new_index(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    match value.get("Fn::If"):
+        case ["OldIndex", _, new]:
+            return new
+    return {name: new_index(one) for name, one in value.items()}
 
 
 class _TemplateLoader(yaml.SafeLoader):

@@ -4,7 +4,6 @@ Only what is about DynamoDB itself is tested on tables, by `make test-dynamodb`,
 DynamoDB Local.  All else needs Python alone; a line at the end tells what that leaves out.
 """
 
-import copy
 import gc
 import json
 import signal
@@ -21,14 +20,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
 
-from headrace.local.tables import (
-    DynamoDBClient,
-    TableNames,
-    Template,
-    create_tables,
-)
+from headrace.local.tables import DynamoDBClient, TableNames, create_tables, table_requests
 from headrace.store.dynamo.raw_client import RawClient
-from infra.template import load_template
+from infra.template import Template, load_template
 from tests.engine import AUTHORIZATION, REGION, dynamodb_local
 
 _ON_TABLES: Final = ("tests/contract/", "tests/simulation/")
@@ -186,19 +180,19 @@ def raw_dynamodb(dynamodb: DynamoDBClient) -> RawClient:
 
 
 @pytest.fixture(scope="session")
-def new_tables(dynamodb: DynamoDBClient, template: Template) -> Callable[[], TableNames]:
+def new_tables(dynamodb: DynamoDBClient) -> Callable[[], TableNames]:
     """Give a function that creates empty tables under names nobody else uses."""
-    kept = copy.deepcopy(template)
+    requests = table_requests()
     # DynamoDB Local removes by the real clock what a test keeps by its own, and each of its
     # writes looks through the streams of all tables there ever were.
-    for resource in ("TasksTable", "ControlTable"):
-        for unwanted in ("TimeToLiveSpecification", "StreamSpecification"):
-            kept["Resources"][resource]["Properties"].pop(unwanted, None)
+    for request in requests.values():
+        request.pop("ttl", None)
+        request["create"].pop("StreamSpecification", None)
 
     def create() -> TableNames:
         unique = uuid.uuid4().hex[:12]
         names = TableNames(tasks=f"tasks-{unique}", control=f"control-{unique}")
-        create_tables(dynamodb, kept, names)
+        create_tables(dynamodb, requests, names)
         return names
 
     return create

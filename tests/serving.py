@@ -1,31 +1,35 @@
-"""A gateway behind its real server, on a port of its own."""
+"""The local application behind its real server, on a port of its own."""
 
 import contextlib
 import http.client
 import json
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from headrace.local.gateway import Gateway
-from headrace.local.server import ApiServer, Bounds, listen
+from headrace.http.request import Reply, Request
+from headrace.local.app import Bounds, LocalApp
+from headrace.local.server import LimitedProtocol, LocalServer, listen
 from headrace.runtime.function import ALWAYS
-from tests.fake_handler import ROUTES, FakeHandler
+
+
+@dataclass
+class FakeApi:
+    """Answers every request with "fine", and keeps the requests."""
+
+    requests: list[Request] = field(default_factory=list)
+
+    def __call__(self, request: Request) -> Reply:
+        self.requests.append(request)
+        return Reply("fine")
 
 
 @dataclass
 class Served:
-    """A server with what it calls."""
+    """A server on *port* with the API that it calls."""
 
-    server: ApiServer
-    handler: FakeHandler
-
-    @property
-    def port(self) -> int:
-        return self.server.bind_addr[1]
+    port: int
+    api: FakeApi
 
     def connect(self) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
@@ -42,23 +46,23 @@ class Served:
 
 @contextlib.contextmanager
 def serving(
-    handler: Any = None,
+    api: Callable[[Request], Reply] | None = None,
     *,
     bounds: Bounds | None = None,
-    clock: Callable[[], float] = time.monotonic,
-    verify_key: Callable[[str], object] | None = None,
+    protocol: type[LimitedProtocol] = LimitedProtocol,
+    verify_key: Callable[[str], object] = str,
 ) -> Iterator[Served]:
-    """Serve *handler* for the length of a with block."""
-    called = handler or FakeHandler()
-    gateway = Gateway(ROUTES, {"api.handler": called}, verify_key=verify_key)
-    server = ApiServer(gateway, listen("127.0.0.1", 0), bounds, clock)
-    thread = threading.Thread(target=server.serve)
-    thread.start()
+    """Serve *api* for the length of a with block; *verify_key* accepts every key."""
+    fake = FakeApi()
+    listening = listen("127.0.0.1", 0)
+    app = LocalApp(api or fake, lambda *_: None, bounds=bounds, verify_key=verify_key)
+    server = LocalServer(app, listening, protocol)
+    port = listening.getsockname()[1]
+    server.start()
     try:
-        yield Served(server, called)
+        yield Served(port, fake)
     finally:
         server.stop()
-        thread.join()
 
 
 def until_end(connection: socket.socket) -> bytes:
@@ -66,12 +70,12 @@ def until_end(connection: socket.socket) -> bytes:
 
 
 def assert_refused(answer: bytes, status: int, code: str) -> None:
-    """Assert that *answer* is one refusal in our shape, with which the connection ends."""
+    """Assert that *answer* is one refusal in our form, and ends the connection."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"\r\nContent-Type: application/problem+json" in head
     for name, value in ALWAYS.items():
         assert f"\r\n{name}: {value}".encode() in head
-    assert b"\r\nConnection: close" in head
+    assert b"\r\nconnection: close" in head.lower()
     assert json.loads(body)["code"] == code
     assert json.loads(body)["status"] == status

@@ -16,12 +16,11 @@ from headrace.domain.transitions import TaskWrite
 from headrace.history.flows import last_day, last_hour
 from headrace.history.recorder import Recorded, Recording
 from headrace.history.tally import Activity
-from headrace.local.gateway import InvocationContext
-from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.base import Store
 from headrace.store.dynamo.stream import writes_of
 from tests.contract.conftest import World, new_world
+from tests.invocation import InvocationContext
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed, Unsure, stream_records
 
@@ -172,7 +171,7 @@ def test_a_batch_that_could_not_be_written_must_come_again(
     assert (it.counts(queue), it.events(queue)) == AFTER_WORK
 
 
-CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
+CONTEXT: Any = InvocationContext("Recorder", 60)
 
 
 def test_the_handler_names_the_first_record_that_must_come_again(

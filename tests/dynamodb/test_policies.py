@@ -35,7 +35,7 @@ from headrace.domain.task import SHOWN_STATES
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.transitions import batch_deltas
 from headrace.domain.worker import Command, WorkerHeartbeat
-from headrace.local.tables import DynamoDBClient, TableNames, Template
+from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.runtime.wiring import build
@@ -43,6 +43,7 @@ from headrace.store.call_scope import acting
 from headrace.store.dynamo import DynamoStore
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.jobs import JobKind, QueueJob, deletion_of
+from infra.template import Template
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed

@@ -22,9 +22,10 @@ from headrace.domain.queue_settings import DeadLetterConfig, DequeuingSettings, 
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.local.tables import DynamoDBClient, Template
+from headrace.local.tables import DynamoDBClient
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.dynamo import DynamoStore
+from infra.template import Template
 from tests.aws import URL, Account
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock

@@ -8,19 +8,18 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.local.launch import launched
-from headrace.local.tables import DynamoDBClient, TableNames, Template, create_tables
+from headrace.local.tables import DynamoDBClient, TableNames, create_tables, table_requests
 from tests.conftest import drop_tables
-from tests.processes import standing_still
 
 pytestmark = pytest.mark.gate
 
 
 @pytest.fixture
-def names(dynamodb: DynamoDBClient, template: Template) -> Iterator[TableNames]:
+def names(dynamodb: DynamoDBClient) -> Iterator[TableNames]:
     """Give tables that are made as the template has them, nothing left out."""
     unique = uuid.uuid4().hex[:12]
     names = TableNames(tasks=f"tasks-{unique}", control=f"control-{unique}")
-    create_tables(dynamodb, template, names)
+    create_tables(dynamodb, table_requests(), names)
     yield names
     drop_tables(dynamodb, names)
 
@@ -39,12 +38,10 @@ def test_tables_have_stream_index_and_ttl(dynamodb: DynamoDBClient, names: Table
         assert ttl["TimeToLiveStatus"] == "ENABLED"
 
 
-def test_creating_again_changes_nothing(
-    dynamodb: DynamoDBClient, template: Template, names: TableNames
-) -> None:
+def test_creating_again_changes_nothing(dynamodb: DynamoDBClient, names: TableNames) -> None:
     dynamodb.put_item(TableName=names.control, Item={"pk": {"S": "kept"}, "sk": {"S": "kept"}})
 
-    create_tables(dynamodb, template, names)
+    create_tables(dynamodb, table_requests(), names)
 
     assert dynamodb.scan(TableName=names.control)["Count"] == 1
 
@@ -52,15 +49,11 @@ def test_creating_again_changes_nothing(
 def test_a_service_on_an_endpoint_of_ones_own_keeps_everything_there(
     dynamodb_url: str, dynamodb: DynamoDBClient
 ) -> None:
-    environment = {"HEADRACE_DYNAMODB_URL": dynamodb_url, "HEADRACE_PROCESSES": "2"}
+    environment = {"HEADRACE_DYNAMODB_URL": dynamodb_url}
     with launched(environment=environment) as service:
         connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=30)
         headers = {"Authorization": f"Bearer {service.admin_key}"}
         headers["Content-Type"] = "application/json"
-        # Only the other process can answer, and goes on with this connection.
-        with standing_still(service.pid):
-            connection.request("GET", "/v1/health", headers=headers)
-            assert connection.getresponse().read()
         text = b""
         for path, body in (
             ("/v1/queues", '{"name": "elsewhere"}'),

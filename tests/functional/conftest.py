@@ -14,8 +14,7 @@ import pytest
 
 import api
 from headrace.http.events import proxy_event as api_gateway_event
-from headrace.local.gateway import InvocationContext
-from headrace.local.tables import Function, TableNames
+from headrace.local.tables import TableNames
 from headrace.ops.operators.keys import KeyOperations
 from headrace.runtime import service
 from headrace.runtime.function import ALWAYS
@@ -23,6 +22,7 @@ from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
+from tests.invocation import InvocationContext
 from tests.manual_clock import ManualClock
 
 KEY = "a-key-for-the-tests"
@@ -56,11 +56,7 @@ class Service:
     use: service.Service
     key: str | None = KEY
     handler: Callable[[dict[str, Any], Any], dict[str, Any]] = api.handler
-    context: Any = field(
-        default_factory=lambda: InvocationContext(
-            Function("Api", "api.handler", 29, 512), lambda: False
-        )
-    )
+    context: Any = field(default_factory=InvocationContext)
 
     def __call__(
         self,

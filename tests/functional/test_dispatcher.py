@@ -9,17 +9,15 @@ from headrace.domain.push import PushHosts, PushRules, Target
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.entries import dispatcher
-from headrace.local.gateway import InvocationContext
-from headrace.local.tables import Function
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.sqlite import SqliteStore
+from tests.invocation import InvocationContext
 from tests.unit.push.receiver import GivenAnswer, receiving
 
 
 def context() -> Any:
     """Return that of a call that begins now: its 900 seconds are over in a long run of tests."""
-    function = Function("Dispatcher", "dispatcher.handler", 900, 512)
-    return InvocationContext(function, lambda: False)
+    return InvocationContext("Dispatcher", 900)
 
 
 def test_the_timer_starts_what_sends_the_tasks_that_are_due() -> None:

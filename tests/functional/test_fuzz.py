@@ -1,6 +1,6 @@
 """Requests made at random from our own OpenAPI document: no 5xx, and no answer it does not tell of.
 
-They go through the local gateway into the Lambda handler, in this process.  Each example has a
+They go to the API in this process.  Each example has a
 service of its own with a few queues and tasks, and most requests name one of them.
 """
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import schemathesis
@@ -19,13 +20,12 @@ from schemathesis.checks import CheckFunction, not_a_server_error
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi import checks as documented
 
-from headrace.http.app import TABLE
+from headrace.http.app import TABLE, answer
 from headrace.http.openapi import document
-from headrace.local.gateway import Gateway, load_handler, load_short_ways
-from headrace.local.requests import LocalRequest
-from headrace.local.tables import Template, routes
+from headrace.http.request import Request, query_of
 from headrace.runtime.wiring import using
 from tests.functional.conftest import KEY, Service, new_service
+from tests.invocation import InvocationContext
 
 OPERATIONS = [
     f"{method.upper()} {path}"
@@ -74,39 +74,37 @@ FUZZ = settings(
 
 
 @pytest.fixture(scope="module")
-def schema(template: Template) -> BaseSchema:
+def schema() -> BaseSchema:
     """Give the document as Schemathesis reads it, its requests going to the handler."""
     soon = st.datetimes(datetime(2026, 11, 21, 7), datetime(2026, 11, 21, 12))  # noqa: DTZ001  Z is put behind
     ever = st.datetimes(datetime(1970, 1, 1), datetime(9998, 12, 31))  # noqa: DTZ001  likewise
     instants = (soon | ever).map(lambda at: f"{at.isoformat()}Z")
     schemathesis.openapi.format("date-time", instants)
     read = schemathesis.openapi.from_dict(document(TABLE.routes))
-    handlers = {"api.handler": load_handler("api.handler")}
-    read.app = as_wsgi(Gateway(routes(template), handlers, short_ways=load_short_ways()))
+    read.app = as_wsgi
     return read
 
 
-def as_wsgi(gateway: Gateway) -> Callable[[dict[str, Any], Any], list[bytes]]:
-    """Return the gateway as Schemathesis can call it in this process."""
-
-    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        names = {key: key[5:] for key in environ if key.startswith("HTTP_")}
-        names |= {key: key for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(key)}
-        answer = gateway(
-            LocalRequest(
-                environ["REQUEST_METHOD"],
-                f"{environ['REQUEST_URI'].partition('?')[0]}?{environ['QUERY_STRING']}",
-                tuple(
-                    (name.replace("_", "-").lower(), environ[key]) for key, name in names.items()
-                ),
-                environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)),
-                source="127.0.0.1",
-            )
+def as_wsgi(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Answer a request as Schemathesis sends it in this process."""
+    names = {key: key[5:] for key in environ if key.startswith("HTTP_")}
+    names |= {key: key for key in ("CONTENT_TYPE", "CONTENT_LENGTH") if environ.get(key)}
+    reply = answer(
+        Request(
+            environ["REQUEST_METHOD"],
+            environ["REQUEST_URI"].partition("?")[0],
+            id=str(uuid4()),
+            context=InvocationContext(),
+            headers={name.replace("_", "-").lower(): environ[key] for key, name in names.items()},
+            query=query_of(environ["QUERY_STRING"]),
+            body=environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)),
         )
-        start_response(f"{answer.status} {HTTPStatus(answer.status).phrase}", answer.headers)
-        return [answer.body]
-
-    return app
+    )
+    start_response(
+        f"{reply.status} {HTTPStatus(reply.status).phrase}",
+        [(name, str(value)) for name, value in reply.headers.items()],
+    )
+    return [reply.text().encode()]
 
 
 @dataclass(frozen=True)

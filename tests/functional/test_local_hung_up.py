@@ -31,7 +31,7 @@ signal.pause()
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("data")
-    with launched(data_dir=folder, environment={"HEADRACE_PROCESSES": "2"}) as running:
+    with launched(data_dir=folder) as running:
         yield running
 
 

@@ -1,7 +1,6 @@
 """The local service as people run it: a process with a data folder, a port and signals."""
 
 import contextlib
-import os
 import signal
 import socket
 import sqlite3
@@ -19,8 +18,6 @@ from headrace.domain.errors import HeadraceError
 from headrace.local.launch import Launched, LaunchFailed, launched
 from tests.processes import HOST, processes
 from tests.waiting import until
-
-TWO_ANSWER = {"HEADRACE_PROCESSES": "2"}
 
 
 @contextlib.contextmanager
@@ -49,33 +46,13 @@ def test_however_many_wait_for_tasks_others_are_answered_and_each_gets_its_own()
 
 
 @pytest.mark.slow
-def test_of_one_that_is_killed_nothing_acknowledged_is_lost_and_another_begins(
-    tmp_path: Path,
-) -> None:
-    with running(data_dir=tmp_path, environment=TWO_ANSWER) as (service, client):
-        client.create_queue("kept")
-        until(lambda: len(children(service)) == 2)
-        begun = children(service)
-        ids = [str(client.enqueue("kept", 1).id) for _ in range(50)]
-        for pid in begun:
-            os.kill(pid, signal.SIGKILL)
-        ids += [str(client.enqueue("kept", 1).id) for _ in range(50)]
-        until(lambda: len(children(service) - begun) == 2)
-
-        assert {client.get_task(each).state for each in ids} == {"ENQUEUED"}
-        assert client.count_tasks("kept").count == len(ids)
-        said = (service.output / "stdout").read_text(encoding="utf-8")
-        assert "The process for requests ended with -9; another begins" in said
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)])
 def test_a_signal_ends_it_and_its_children(
     number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    with running(data_dir=tmp_path, environment=TWO_ANSWER) as (service, client):
+    with running(data_dir=tmp_path) as (service, client):
         client.create_queue("mail")
-        until(lambda: len(children(service)) == 2)
+        until(lambda: len(children(service)) == 1)
         begun = children(service)
         with ThreadPoolExecutor(1) as pool:
             poll = pool.submit(client.dequeue, "mail", wait_seconds=20)

@@ -3,7 +3,6 @@
 Collected only where PySpark is: ``make test-spark``.
 """
 
-import copy
 import dataclasses
 import os
 import shutil
@@ -18,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from headrace.local.tables import TableNames, create_tables
+from headrace.local.tables import TableNames, create_tables, table_requests
 from headrace.spark.session import session
 from headrace.store.sqlite import SqliteStore
-from infra.template import load_template
 from tests.engine import EngineMissing, dynamodb_local
 
 if TYPE_CHECKING:
@@ -192,10 +190,10 @@ def dynamodb_tables(dynamodb_endpoint: str) -> Iterator["StoreConnection"]:
     unique = uuid.uuid4().hex[:12]
     names = TableNames(tasks=f"tasks-{unique}", control=f"control-{unique}")
     client = boto3.client("dynamodb", endpoint_url=dynamodb_endpoint, **_ANY_CREDENTIALS)
-    template = copy.deepcopy(load_template())
-    for resource in ("TasksTable", "ControlTable"):  # it removes by the clock, which tests turn
-        template["Resources"][resource]["Properties"].pop("TimeToLiveSpecification", None)
-    create_tables(client, template, names)
+    requests = table_requests()
+    for request in requests.values():
+        request.pop("ttl", None)  # DynamoDB Local deletes by the real clock
+    create_tables(client, requests, names)
     yield StoreConnection(names.tasks, names.control, dynamodb_endpoint, "us-east-1")
     for name in (names.tasks, names.control):
         client.delete_table(TableName=name)

@@ -98,7 +98,7 @@ def test_sdist_and_wheel_hold_the_package_and_nothing_else(built: tuple[Path, Pa
     }
     for needed in (
         "headrace/py.typed",
-        "headrace/local/template.json",
+        "headrace/local/tables.json",
         "headrace/console/chalicelib/templates/layout.html",
         "headrace/console/chalicelib/static/console.css",
         "headrace/spark/log4j2.properties",

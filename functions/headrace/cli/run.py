@@ -27,8 +27,8 @@ SAY_OPTIONS: Final = "--say-options"
 """Tells the service to name this command's options, not variables, in what it refuses."""
 
 _NEEDED: Final = (
-    *("aws_lambda_powertools", "boto3", "chalice", "cronsim", "h11", "itsdangerous", "jinja2"),
-    "pydantic",
+    *("anyio", "aws_lambda_powertools", "chalice", "cronsim", "filelock", "itsdangerous", "jinja2"),
+    *("pydantic", "uvicorn"),
 )
 
 
@@ -51,12 +51,6 @@ _NEEDED: Final = (
     metavar="FOLDER",
     help=f"Where tasks are kept; {IN_MEMORY} keeps nothing; else HEADRACE_DATA_DIR, "
     f"else {DEFAULT_DATA_DIR} in this folder.",
-)
-@click.option(
-    "--processes",
-    type=int,
-    metavar="N",
-    help="That answer requests, each on one processor; else HEADRACE_PROCESSES, else 1.",
 )
 @click.option(
     "--admin-key",
@@ -82,7 +76,6 @@ def run_command(
     host: str | None,
     port: int | None,
     data_dir: str | None,
-    processes: int | None,
     admin_key: str | None,
     trusted_proxies: str | None,
     *,
@@ -104,7 +97,6 @@ def run_command(
         host=host,
         port=port,
         data_dir=data_dir,
-        processes=processes,
         admin_key=admin_key,
         trusted_proxies=trusted_proxies,
         insecure_cookies=insecure_cookies,
@@ -138,7 +130,6 @@ def environment(
     host: str | None = None,
     port: int | None = None,
     data_dir: str | None = None,
-    processes: int | None = None,
     admin_key: str | None = None,
     trusted_proxies: str | None = None,
     insecure_cookies: bool = False,
@@ -154,8 +145,6 @@ def environment(
         given["HEADRACE_HOST"] = host
     if port is not None:
         given["HEADRACE_PORT"] = str(port)
-    if processes is not None:
-        given["HEADRACE_PROCESSES"] = str(processes)
     if admin_key is not None:
         given["HEADRACE_ADMIN_KEY"] = admin_key
     if trusted_proxies is not None:

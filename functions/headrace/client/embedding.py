@@ -5,7 +5,7 @@ The service is imported only when a file, or the tables of a deployment, are use
 
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from headrace.client.address import Address, FileAddress, TablesAddress
 from headrace.domain.errors import InvalidRequest
@@ -13,17 +13,11 @@ from headrace.domain.errors import InvalidRequest
 if TYPE_CHECKING:
     from headrace.embedded.transport import AsyncEmbeddedConnections, EmbeddedConnections
 
-_NEEDED: Final = ("aws_lambda_powertools", "cronsim", "pydantic")
-"""The packages that the service needs and a client of HTTP does not: the extra `file`."""
-
-_NEEDED_FOR_TABLES: Final = (*_NEEDED, "botocore")
-"""The packages for the tables of a deployment: the extra `dynamodb`."""
-
 
 def connections_to(address: FileAddress | TablesAddress) -> "EmbeddedConnections":
     """Return the connections to the service in this process.
 
-    Raises InvalidRequest if the libraries of the service are not installed.
+    Raises InvalidRequest for tables of AWS without the extra `dynamodb`.
     """
     _need_packages(address)
     from headrace.embedded.transport import EmbeddedConnections  # noqa: PLC0415  see above
@@ -57,7 +51,6 @@ class FileCare(Protocol):
 
 def care_of(address: FileAddress) -> FileCare:
     """Return the maintenance of a file. Raises Unavailable if it cannot be opened."""
-    _need_packages(address)
     from headrace.embedded.service import opened  # noqa: PLC0415  see above
     from headrace.embedded.timers import file_store  # noqa: PLC0415  see above
 
@@ -121,12 +114,8 @@ def timers_of(address: Address) -> TimersBeside:
 
 
 def _need_packages(address: Address) -> None:
-    tables = isinstance(address, TablesAddress)
-    needed, extra = (_NEEDED_FOR_TABLES, "dynamodb") if tables else (_NEEDED, "file")
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
+    """Raise InvalidRequest if *address* names tables and botocore is not installed."""
+    if isinstance(address, TablesAddress) and find_spec("botocore") is None:
         raise InvalidRequest.of(
-            "url",
-            "names no HTTP service, and a service in this process needs Python packages that are"
-            f" not here ({', '.join(missing)}): pip install 'headrace[{extra}]'",
+            "url", "names tables of AWS, which need botocore: pip install 'headrace[dynamodb]'"
         )

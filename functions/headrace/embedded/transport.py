@@ -5,9 +5,7 @@ API.
 """
 
 import asyncio
-import logging
 import re
-import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -18,7 +16,6 @@ from http import HTTPStatus
 from typing import Final, TypeVar, cast
 
 import msgspec
-from aws_lambda_powertools.logging.filters import SuppressFilter
 
 from headrace.client.address import FileAddress, TablesAddress
 from headrace.client.connections import path_and_query
@@ -36,7 +33,6 @@ T = TypeVar("T")
 _TASK: Final = re.compile(r"/v1/tasks/([A-Za-z0-9_-]+)/?")
 _THREADS: Final = 64  # for the calls of an event loop, most of which wait for tasks
 _HEADERS: Final = {"authorization": f"Bearer {ADMIN_KEY}"}
-_SERVICE_LOG: Final = "headrace"  # above those of worker and timers
 
 
 @dataclass(slots=True)
@@ -78,31 +74,6 @@ def answer(service: EmbeddedService, request: Request, *, waits: bool = True) ->
     return EmbeddedAnswer(reply.status, reply.headers, reply.text().encode())
 
 
-def _log_as_a_library() -> None:
-    """Leave the service's log to the program, instead of every line on stdout as on Lambda.
-
-    If the program has set up no logging, warnings and errors go to stderr, as with any library.
-    """
-    log = logging.getLogger(_SERVICE_LOG)
-    log.setLevel(logging.NOTSET)
-    for handler in log.handlers:
-        handler.addFilter(_unless_the_program_logs)
-        if isinstance(handler, logging.StreamHandler):
-            handler.stream = sys.stderr  # setStream() flushes the old stream, maybe a closed one
-    log.propagate = True
-    for handler in logging.getLogger().handlers:
-        for suppressing in [one for one in handler.filters if isinstance(one, SuppressFilter)]:
-            handler.removeFilter(
-                suppressing
-            )  # Powertools adds it so that Lambda writes no line twice
-
-
-def _unless_the_program_logs(record: logging.LogRecord) -> bool:
-    # The caller gets the warnings of the service (unavailable) as exceptions.
-    least = logging.ERROR if record.name == _SERVICE_LOG else logging.WARNING
-    return record.levelno >= least and not logging.getLogger().handlers
-
-
 def _wait_for_end(request: Request) -> tuple[str, float] | None:
     """Return the task whose end *request* waits for, and the seconds, None for other requests."""
     found, given = _TASK.fullmatch(request.path), request.query.get("wait_seconds")
@@ -137,7 +108,6 @@ class _Requests:
 
     def __init__(self, address: FileAddress | TablesAddress) -> None:
         self._address = address
-        _log_as_a_library()
 
     def build_request(
         self,

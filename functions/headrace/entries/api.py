@@ -3,9 +3,12 @@
 from headrace.runtime.function import starting
 
 with starting():
+    from aws_lambda_powertools import Logger
+
     from headrace.http.app import handle as handler
     from headrace.runtime.wiring import prepare
 
+    Logger(service="headrace")  # lines of the logger "headrace", and of those below it, as JSON
     prepare("keys", "queues", "tasks", "deliveries", "leases", "limiting", "reports", "spawning")
 
 __all__ = ["handler"]

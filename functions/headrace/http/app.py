@@ -4,13 +4,11 @@ Everything that holds for every request is here: its id, its cost, its key, the 
 and on that of the answer, and the one shape of errors.  Routes are in the modules of their nouns.
 """
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from http import HTTPStatus
 from itertools import chain
 from typing import Any, Final
-
-from aws_lambda_powertools import Logger
-from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import SENT_BYTES, sent_bytes
@@ -33,7 +31,7 @@ from headrace.http import (
 )
 from headrace.http.ngsi import notify, quantumleap
 from headrace.http.problems import is_expected, problem
-from headrace.http.request import Reply, Request, request_of, serving
+from headrace.http.request import CallContext, Reply, Request, request_of, serving
 from headrace.http.routing import RouteTable, require_queues
 from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import current_service
@@ -65,12 +63,12 @@ TABLE: Final = RouteTable(
     )
 )
 
-_log: Final = Logger(service="headrace")
+_log: Final = logging.getLogger("headrace")
 _FORBIDDEN: Final = int(HTTPStatus.FORBIDDEN)
 _MOST_BYTES_OF_A_CHARACTER: Final = 6  # in an answer as Lambda sends it
 
 
-def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+def handle(event: dict[str, Any], context: CallContext) -> dict[str, Any]:
     """Answer an event of API Gateway in the form that API Gateway takes."""
     reply = answer(request_of(event, context))
     return {

@@ -1,9 +1,9 @@
-"""The whole service on one machine: the production handlers, a file, a small gateway.
+"""The whole service on one machine: the API and the console on uvicorn, over a file.
 
 `python -m headrace.local` starts it; `headrace.local.launch` starts it as a child, for tests and
 tools.
 
-Here is why it cannot start: every message is one line that says what to do about it.
+The errors here say in one line why the service cannot start, and what to do.
 """
 
 
@@ -29,10 +29,6 @@ class PortUnusable(LocalServiceError):
 
 class SettingInvalid(LocalServiceError):
     """An environment variable holds something that cannot be used."""
-
-
-class TemplateInvalid(LocalServiceError):
-    """template.yaml asks for something that the local service does not know."""
 
 
 class ServiceUnhealthy(LocalServiceError):

@@ -18,9 +18,9 @@ from headrace.local import (
     LocalServiceError,
     ServiceUnhealthy,
 )
+from headrace.local.app import CONSOLE
 from headrace.local.environment import settings_from
 from headrace.local.folder import ADMIN_KEY_NAME, IN_MEMORY
-from headrace.local.gateway import CONSOLE_PATH
 from headrace.local.service import Service
 
 CANNOT_START: Final = 2
@@ -35,7 +35,6 @@ _OPTIONS: Final = {
     "HEADRACE_HOST": "--host",
     "HEADRACE_PORT": "--port",
     "HEADRACE_DATA_DIR": "--data-dir",
-    "HEADRACE_PROCESSES": "--processes",
     "HEADRACE_ADMIN_KEY": "--admin-key",
     "HEADRACE_TRUSTED_PROXIES": "--trusted-proxies",
     "HEADRACE_INSECURE_COOKIES": "--insecure-cookies",
@@ -133,7 +132,7 @@ def greeting(service: Service, *, show_key: bool) -> str:
         [
             "Headrace is ready.",
             f"  URL        {service.url}",
-            f"  Console    {service.url}{CONSOLE_PATH}",
+            f"  Console    {service.url}{CONSOLE}/",
             f"  Docs       {service.url}/v1/docs",
             f"  Admin key  {service.admin_key if show_key else f'in {key}'}",
             f"  Data       {data}",

@@ -6,7 +6,6 @@ import hmac
 import ipaddress
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from headrace.local.tables import DynamoDBClient, TableNames
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
 DEFAULT_DATA_DIR: Final = ".headrace"
-MAX_PROCESSES: Final = 64
 _LAST_PORT: Final = 65535
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what is given, not taken)
 _REGION: Final = "us-east-1"
@@ -49,7 +47,6 @@ class LocalSettings:
         host: likewise, a name or an address of this machine; its own loopback alone by default.
         data_dir: a folder, or `:memory:` to keep nothing.
         admin_key: None makes one and keeps it in the data folder.
-        processes: that answer requests; each runs on one processor.
         dynamodb_url: an endpoint of DynamoDB to use in place of the file.
         trusted_proxies: addresses and networks, separated by commas, whose X-Forwarded headers are
             honoured.
@@ -62,7 +59,6 @@ class LocalSettings:
     admin_key: str | None = None
     dynamodb_url: str | None = None
     host: str = DEFAULT_HOST
-    processes: int = 1
     trusted_proxies: str = ""
     insecure_cookies: bool = False
 
@@ -79,12 +75,6 @@ class LocalSettings:
             raise SettingInvalid(
                 f"HEADRACE_HOST must be a name or an address of this machine, not {self.host!r}."
             )
-        if not 1 <= self.processes <= MAX_PROCESSES:
-            raise SettingInvalid(
-                f"HEADRACE_PROCESSES must be 1 to {MAX_PROCESSES}, not {self.processes}."
-            )
-        if self.processes > 1 and sys.platform == "win32":
-            raise SettingInvalid("HEADRACE_PROCESSES must be 1 on Windows.")
         try:
             networks(self.trusted_proxies)
         except ValueError as error:
@@ -135,7 +125,6 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
         admin_key=environment.get("HEADRACE_ADMIN_KEY") or None,
         dynamodb_url=environment.get("HEADRACE_DYNAMODB_URL") or None,
         host=environment.get("HEADRACE_HOST") or DEFAULT_HOST,
-        processes=_number(environment, "HEADRACE_PROCESSES", 1),
         trusted_proxies=environment.get("HEADRACE_TRUSTED_PROXIES") or "",
         insecure_cookies=_switch(environment, "HEADRACE_INSECURE_COOKIES"),
     )
@@ -191,13 +180,13 @@ def applied(variables: Mapping[str, str | None]) -> Iterator[None]:
 
 
 def dynamodb_client(url: str) -> DynamoDBClient:
-    """Make a client for setting up tables, from the environment as it is now."""
-    import boto3  # noqa: PLC0415  a quarter of the start, and a service on a file needs none
-    from botocore.config import Config  # noqa: PLC0415  likewise
+    """Return a client that creates tables, with the environment's settings."""
+    from botocore.config import Config  # noqa: PLC0415  a service on a file needs no botocore
+    from botocore.session import get_session  # noqa: PLC0415  as above
 
-    # By default boto3 tries ten times, and a wrong address would be told a minute later.
+    # By default botocore tries ten times, so a wrong address would be reported a minute later.
     config = Config(connect_timeout=3, retries={"total_max_attempts": 2})
-    return boto3.client("dynamodb", endpoint_url=url, config=config)
+    return get_session().create_client("dynamodb", endpoint_url=url, config=config)
 
 
 def _session_secret(admin_key: str) -> str:
@@ -206,11 +195,11 @@ def _session_secret(admin_key: str) -> str:
 
 
 def _has_credentials() -> bool:
-    import boto3  # noqa: PLC0415  see dynamodb_client
-    from botocore.exceptions import BotoCoreError  # noqa: PLC0415  likewise
+    from botocore.exceptions import BotoCoreError  # noqa: PLC0415  see dynamodb_client
+    from botocore.session import get_session  # noqa: PLC0415  as above
 
     try:
-        return boto3.Session().get_credentials() is not None
+        return get_session().get_credentials() is not None
     except BotoCoreError:
         return False
 

@@ -1,8 +1,7 @@
-"""The folder a service keeps its data in: made, locked, and given back; or one in memory.
+"""The data folder of a service, or a folder in memory.
 
-Kept in it: the tasks in `headrace.db`, `admin.key`, `lock`, and the raw changes of all tasks in
-`lake/`.  Whatever the umask, nobody but who runs the service may read any of it: folders have mode
-700 and files 600.
+It holds the tasks in `headrace.db`, `admin.key`, `lock`, and the raw changes of all tasks in
+`lake/`.  Only the user of the service can read them: folders have mode 700 and files 600.
 """
 
 import contextlib
@@ -10,11 +9,12 @@ import os
 import re
 import secrets
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+from filelock import BaseFileLock, FileLock, Timeout
 
 from headrace.local import DataFolderInUse, DataFolderUnusable
 
@@ -43,11 +43,11 @@ def data_folder(where: str) -> Iterator[Path]:
             yield folder
         return
     folder = Path(where).absolute()
-    with _private():
+    with _private(), contextlib.ExitStack() as held:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _make_private(folder)
-            lock = _lock(folder)
+            held.enter_context(_locked(folder))
         except FileExistsError as error:
             raise DataFolderUnusable(
                 f"The data folder {folder} cannot be used: that is a file."
@@ -56,10 +56,7 @@ def data_folder(where: str) -> Iterator[Path]:
             raise DataFolderUnusable(
                 f"The data folder {folder} cannot be used: {error.strerror or error}."
             ) from error
-        try:
-            yield folder
-        finally:
-            os.close(lock)
+        yield folder
 
 
 @contextlib.contextmanager
@@ -70,19 +67,18 @@ def temporary_folder() -> Iterator[Path]:
     _remove_abandoned(base)
     with _private():
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-        lock = _lock(folder)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+        with _locked(folder):
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def kept_admin_key(folder: Path) -> str:
-    """Return the admin key that the folder keeps; makes one the first time.
+    """Return the admin key in *folder*; create one the first time.
 
     Raises:
-        DataFolderUnusable: what is kept there is no key, or cannot be read.
+        DataFolderUnusable: the file holds no key, or cannot be written or read.
 
     """
     path = folder / ADMIN_KEY_NAME
@@ -106,7 +102,7 @@ def is_key(text: str) -> bool:
 
 @contextlib.contextmanager
 def _private() -> Iterator[None]:
-    """Let all files that this process and its children make meanwhile be its user's alone."""
+    """Let this process and its children create files that only their user can read."""
     before = os.umask(0o077)
     try:
         yield
@@ -115,10 +111,10 @@ def _private() -> Iterator[None]:
 
 
 def _make_private(folder: Path) -> None:
-    """Take from others what an earlier service, or whoever made the folder, has left them.
+    """Remove the permissions of other users from the service's files.
 
-    The folder itself only if nothing else is in it: it may be one that others need to read.  What
-    belongs to another user, as a mounted volume may, stays as it is.
+    The mode of the folder itself changes only if it holds no other files, because other programs
+    may need to read those.  Files of another user, as on a mounted volume, stay as they are.
     """
     inside = list(folder.iterdir())
     ours = [path for path in inside if _OURS.fullmatch(path.name) and not path.is_symlink()]
@@ -139,59 +135,47 @@ def _write_privately(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def _lock(folder: Path) -> int:
-    """Take the folder's lock and return the descriptor that holds it; its holder is written in.
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of *folder*, with the process id in it.  Raises DataFolderInUse.
 
-    The system lets go of it however the process ends.
+    The system releases the lock when the process ends, even if it is killed.
     """
-    path = folder / "lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    if _try_lock(descriptor):
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
-        return descriptor
-    os.close(descriptor)
-    raise DataFolderInUse(
-        f"Another service (process {path.read_text(errors='replace').strip()}) works in the data"
-        f" folder {folder}: stop it, or set HEADRACE_DATA_DIR to another folder."
+    lock = _lock_of(folder)
+    try:
+        lock.acquire()
+    except Timeout:
+        holder = Path(lock.lock_file).read_text(errors="replace").strip()
+        raise DataFolderInUse(
+            f"Another service (process {holder}) works in the data folder {folder}: stop it, or"
+            " set HEADRACE_DATA_DIR to another folder."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock_of(folder: Path) -> BaseFileLock:
+    return FileLock(
+        folder / "lock",
+        timeout=0,
+        mode=0o600,
+        thread_local=False,
+        on_acquired=_write_holder,
+        preserve_lock_file=True,
     )
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
-        # A byte far behind the text, which others must be able to read.
-        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        return True
-
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+def _write_holder(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())
 
 
 def _remove_abandoned(base: Path) -> None:
-    """Remove what services that were killed have left in memory: the folders nobody locks."""
+    """Remove the folders in memory of services that were killed: those without a lock holder."""
     for folder in base.glob(f"{_PREFIX}*"):
-        try:
-            # A folder that is just being made has no such file yet.
-            descriptor = os.open(folder / "lock", os.O_RDWR)
-        except OSError:
-            continue
-        try:
-            if _try_lock(descriptor):
-                shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(descriptor)
+        if not (folder / "lock").is_file():
+            continue  # it is being created
+        with contextlib.suppress(Timeout, OSError), _lock_of(folder):
+            shutil.rmtree(folder, ignore_errors=True)

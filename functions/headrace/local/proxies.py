@@ -1,4 +1,4 @@
-"""What a trusted proxy says about a request: the client's address, and where the client sees us."""
+"""Headers of trusted proxies: the address of the client, and the URL that the client uses."""
 
 import ipaddress
 import re
@@ -19,7 +19,7 @@ _PREFIX: Final = re.compile(r"(/[0-9A-Za-z._~-]{1,100}){1,10}")
 
 
 def networks(text: str) -> tuple[Network, ...]:
-    """Read addresses and networks, separated by commas.  Raises ValueError for what is neither."""
+    """Read addresses and networks, separated by commas.  Raises ValueError for other text."""
     parts = [part.strip() for part in text.split(",")]
     return tuple(ipaddress.ip_network(part, strict=False) for part in parts if part)
 
@@ -33,34 +33,39 @@ class TrustedProxies:
     def read(self, request: LocalRequest) -> LocalRequest:
         """Return *request* as its client sent it, if a trusted proxy passed it on.
 
-        Without one, X-Forwarded headers are removed: anybody can send them.
+        X-Forwarded headers are removed, because any client can send them.
         """
-        forwarded = {name: value for name, value in request.headers if name.startswith(_FORWARDED)}
-        proto, source, headers, base = "http", request.source, request.headers, ""
-        if forwarded:
-            headers = tuple(pair for pair in headers if pair[0] not in forwarded)
-        if forwarded and self._trusts(request.source):
-            source = self._client(request)
-            proto = "https" if _last(forwarded, "proto").lower() == "https" else "http"
-            base = _last(forwarded, "prefix").rstrip("/")
-            base = base if _PREFIX.fullmatch(base) else ""
-            host = _last(forwarded, "host")
-            if _HOST.fullmatch(host):
-                others = tuple(pair for pair in headers if pair[0] != "host")
-                headers = (*others, ("host", host))
-        return replace(request, headers=headers, source=source, proto=proto, base=base)
+        forwarded = {
+            name: value for name, value in request.headers.items() if name.startswith(_FORWARDED)
+        }
+        if not forwarded:
+            return request
+        headers = {name: value for name, value in request.headers.items() if name not in forwarded}
+        if not self._trusts(request.source):
+            return replace(request, headers=headers)
+        base = _last(forwarded, "prefix").rstrip("/")
+        host = _last(forwarded, "host")
+        if _HOST.fullmatch(host):
+            headers["host"] = host
+        return replace(
+            request,
+            headers=headers,
+            source=self._client(request),
+            proto="https" if _last(forwarded, "proto").lower() == "https" else "http",
+            base=base if _PREFIX.fullmatch(base) else "",
+        )
 
     def _trusts(self, text: str) -> bool:
         address = _address(text)
         return address is not None and any(address in network for network in self.trusted)
 
     def _client(self, request: LocalRequest) -> str:
-        """Return the last address that is no trusted proxy's."""
-        given = ",".join(value for name, value in request.headers if name == "x-forwarded-for")
+        """Return the last address that does not belong to a trusted proxy."""
+        given = request.headers.get("x-forwarded-for", "")
         hops = [hop.strip() for hop in given.split(",") if hop.strip()]
         for hop in reversed(hops):
             if _address(hop) is None:
-                break  # made up, and so is what comes before it
+                break  # made up, like everything before it
             if not self._trusts(hop):
                 return hop
         return request.source

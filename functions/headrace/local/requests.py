@@ -1,35 +1,25 @@
-"""Requests, what of them is not taken, and the answers that refuse them.
+"""Requests to the local service, and the answers that refuse them.
 
-h11 takes heads that others might read otherwise; these are refused here.  A refusal has the one
-shape of the API's errors (RFC 9457).
+A refusal has the form of the API's errors (RFC 9457).
 """
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final
 from uuid import uuid4
-
-import h11
 
 from headrace.http.events import GatewayAnswer
 from headrace.runtime.function import ALWAYS
 
-# A client may name us in full, as to a proxy: only what is behind the host tells where to.
-_OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)
+MAX_HEADER_BYTES: Final = 32 * 1024
+
 # A name, an IPv4 address or an IPv6 address in brackets, with a port or without (RFC 9110, 7.2).
 _HOST: Final = re.compile(
-    rb"([0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){0,255}(:[0-9]{0,5})?"
-    rb"|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{0,5})?"
+    r"([0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2}){0,255}(:[0-9]{0,5})?"
+    r"|\[[0-9A-Fa-f:.]{2,45}\](:[0-9]{0,5})?"
 )
-_END: Final = re.compile(rb"\n\r?\n")
-_FOLDED: Final = re.compile(rb"\n[ \t]")
-_BARE: Final = re.compile(rb"(?<!\r)\n")
-
-CONTENT_TYPE: Final = "application/problem+json"
 _CODES: Final = {
     HTTPStatus.UNAUTHORIZED: "unauthenticated",
     HTTPStatus.NOT_FOUND: "not_found",
@@ -39,127 +29,68 @@ _CODES: Final = {
 }
 
 
-class Incoming(Protocol):
-    """A body that is not held but taken as it comes."""
-
-    def write(self, part: bytes) -> None:
-        """Take the next part; raises RequestRefused."""
-
-    def finish(self) -> str | None:
-        """Keep it, or return what is wrong with it."""
-
-    def abandon(self) -> None:
-        """Forget what came of it."""
-
-
-class WaitsFor(StrEnum):
-    """For what an answer may be long in coming."""
-
-    TASKS = "tasks"  #: to work on
-    AN_END = "the end of a task"
-
-
 @dataclass(frozen=True, slots=True)
 class LocalRequest:
-    """A whole request.
+    """A request without its body.
 
     Attributes:
-        target: path and query as the client sent them, still percent-encoded.
-        headers: in the order they came, names in lower case.
-        source: the client's address.
+        path: the path as the client sent it, still percent-encoded.
+        query: the query, likewise.
+        headers: by their names in lower case; values of a repeated header are joined.
+        source: the address of the client.
         proto: how the client reaches the service, "http" or "https".
-        base: what a proxy removed from the path: it comes before all paths of ours in links.
-        port: ours.
-        incoming: the body, where it is not in `body`.
-        client_gone: returns whether the client has closed the connection, or its side of it.
+        base: the prefix that a proxy removed from the path; links of ours begin with it.
+        port: the port of the service.
 
     """
 
     method: str
-    target: str
-    headers: tuple[tuple[str, str], ...] = ()
-    body: bytes = b""
+    path: str
+    query: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
     protocol: str = "HTTP/1.1"
     source: str = ""
     port: int = 0
-    incoming: Incoming | None = None
-    client_gone: Callable[[], bool] = lambda: False
     proto: str = "http"
     base: str = ""
 
     @property
-    def path(self) -> str:
-        """The path, still encoded, which is what a REST API passes on."""
-        target = self.target
-        if not target.startswith("/"):
-            target = _OUR_NAME.sub("", target, count=1)
-        return target.partition("?")[0] or "/"
-
-    @property
-    def query(self) -> str:
-        """What is behind the question mark."""
-        return self.target.partition("?")[2]
+    def length(self) -> int | None:
+        """The declared length of the body in bytes; None if the body comes in chunks."""
+        if "transfer-encoding" in self.headers:
+            return None
+        return int(self.headers.get("content-length", 0))
 
 
 class RequestRefused(Exception):
-    """A request cannot be taken; `status` says why."""
+    """The service does not take a request; `status` is that of the answer."""
 
     def __init__(self, status: HTTPStatus, detail: str) -> None:
-        """Keep both for the answer."""
         super().__init__(detail)
         self.status = status
 
 
-def not_http(wrong: str) -> RequestRefused:
-    """Return the refusal of what breaks the protocol."""
-    return RequestRefused(HTTPStatus.BAD_REQUEST, f"This is not HTTP as it should be: {wrong}.")
-
-
-def long_head(most: int) -> RequestRefused:
-    """Return the refusal of headers above `most` bytes."""
-    detail = f"The request's headers are larger than {most} bytes."
-    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-
-
-def long_body(most: int) -> RequestRefused:
-    """Return the refusal of a body above `most` bytes."""
-    detail = f"The request's body is larger than {most} bytes."
-    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-
-
-def check_head(head: h11.Request, raw: bytes | bytearray, *, max_head: int) -> None:
-    """Check a head that h11 has read; `raw` is what came, and may go on behind it.
-
-    Raises:
-        RequestRefused: it is too large, or could be read in two ways.
-
-    """
-    end = _END.search(raw)
-    lines = raw[: end.end() if end else None]
-    if len(lines) > max_head:
-        raise long_head(max_head)
-    names = {name for name, _ in head.headers}
+def check_head(request: LocalRequest) -> None:
+    """Raise RequestRefused for headers that are too large or that can be read in two ways."""
+    names = request.headers
+    if sum(map(len, names)) + sum(map(len, names.values())) > MAX_HEADER_BYTES:
+        detail = f"The request's headers are larger than {MAX_HEADER_BYTES} bytes."
+        raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
     wrong = ""
-    if _FOLDED.search(lines):
-        wrong = "a header goes on in a second line"
-    elif _BARE.search(lines):
-        wrong = "a line ends without a carriage return"
-    elif b"transfer-encoding" in names and b"content-length" in names:
+    if "transfer-encoding" in names and "content-length" in names:
         wrong = "Transfer-Encoding and Content-Length exclude each other"
-    elif b"transfer-encoding" in names and head.http_version < b"1.1":
-        wrong = "there is no Transfer-Encoding in HTTP/1.0"
-    elif any(_HOST.fullmatch(value) is None for name, value in head.headers if name == b"host"):
-        wrong = "the Host header names no host"
+    elif "transfer-encoding" in names and request.protocol < "HTTP/1.1":
+        wrong = "HTTP/1.0 has no Transfer-Encoding"
+    elif _HOST.fullmatch(names.get("host", "")) is None:
+        wrong = "the Host header is not a host"
     if wrong:
-        raise not_http(wrong)
-    if not head.http_version.startswith(b"1."):
-        raise RequestRefused(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "This service speaks HTTP/1.1.")
+        raise RequestRefused(HTTPStatus.BAD_REQUEST, f"The request is malformed: {wrong}.")
 
 
 def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -> GatewayAnswer:
-    """Make the answer to a request that no handler has seen, or that one has failed to answer.
+    """Return the answer to a request that no application has answered.
 
-    `request_id` is what the log knows a failure by; without it the body names none.
+    The log has *request_id* if the application failed; without it the body has no id.
     """
     code = _CODES.get(status, "invalid_request")
     body: dict[str, object] = {
@@ -173,7 +104,7 @@ def refusal(status: HTTPStatus, detail: str, *, request_id: str | None = None) -
     if request_id is not None:
         body["request_id"] = request_id
     headers = [
-        ("Content-Type", CONTENT_TYPE),
+        ("Content-Type", "application/problem+json"),
         ("X-Request-Id", request_id or str(uuid4())),
         ("X-Consumed-Units", "w=0, r=0"),
         *ALWAYS.items(),

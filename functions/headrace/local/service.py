@@ -1,4 +1,4 @@
-"""The local service: store, handlers, HTTP and timers, put together."""
+"""The local service: store, application, server and timers."""
 
 import contextlib
 import http.client
@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from aws_lambda_powertools import Logger
+
+from headrace import garbage
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import EmbeddedService, service_at
 from headrace.embedded.timers import EmbeddedTimers
+from headrace.http.app import answer
 from headrace.local import DataFolderUnusable, ServiceUnhealthy
-from headrace.local.child import SupervisedProcess
+from headrace.local.app import LocalApp, load_console
 from headrace.local.environment import (
     LocalSettings,
     applied,
@@ -20,10 +24,9 @@ from headrace.local.environment import (
     function_environment,
 )
 from headrace.local.folder import DATABASE_NAME, IN_MEMORY, LAKE_NAME, data_folder, kept_admin_key
-from headrace.local.instance import Instance, instance_process
-from headrace.local.server import listen
-from headrace.local.tables import TableNames, create_tables, load_template
-from headrace.local.timers import timers_process
+from headrace.local.server import LocalServer, listen
+from headrace.local.tables import TableNames, create_tables, table_requests
+from headrace.local.timers import TimersProcess
 from headrace.runtime.wiring import Settings, serving
 
 _HEALTH_TIMEOUT_SECONDS: Final = 10.0
@@ -34,9 +37,8 @@ HEALTH_PATH: Final = "/v1/health"
 class Service:
     """A local service, as `settings` say.
 
-    It changes this process's environment while it runs, because that is where the handlers find
-    their settings, so there can be one in a process. Start it from a thread that lives as long as
-    it should.
+    It changes the environment of this process while it runs, because the handlers read their
+    settings there.  So a process can have one service.
     """
 
     def __init__(self, settings: LocalSettings) -> None:
@@ -63,46 +65,41 @@ class Service:
         self._running.close()
 
     def _start(self, undo: contextlib.ExitStack) -> None:
-        """Start one thing after another; `undo` stops them the other way round."""
-        template = load_template()
-        self.folder = undo.enter_context(data_folder(self.settings.data_dir))
-        self.admin_key = self.settings.admin_key or kept_admin_key(self.folder)
+        """Start one part after another; `undo` stops them in the opposite order."""
+        settings = self.settings
+        self.folder = undo.enter_context(data_folder(settings.data_dir))
+        self.admin_key = settings.admin_key or kept_admin_key(self.folder)
         names = TableNames()
-        if self.settings.data_dir != IN_MEMORY:
-            (self.folder / LAKE_NAME).mkdir(mode=0o700, exist_ok=True)
-        lake = None if self.settings.data_dir == IN_MEMORY else self.folder / LAKE_NAME
+        lake = None if settings.data_dir == IN_MEMORY else self.folder / LAKE_NAME
+        if lake is not None:
+            lake.mkdir(mode=0o700, exist_ok=True)
         variables = function_environment(
-            url=self.settings.dynamodb_url, names=names, admin_key=self.admin_key, lake=lake
+            url=settings.dynamodb_url, names=names, admin_key=self.admin_key, lake=lake
         )
         undo.enter_context(applied(variables))
-        path = self._file if self.settings.dynamodb_url is None else None
-        if self.settings.dynamodb_url is not None:
-            create_tables(dynamodb_client(self.settings.dynamodb_url), template, names)
+        Logger(service="headrace")  # lines of the logger "headrace", and of those below it, as JSON
+        path = None
+        if settings.dynamodb_url is None:
+            path = str(self.folder / DATABASE_NAME)
+        else:
+            create_tables(dynamodb_client(settings.dynamodb_url), table_requests(), names)
         embedded = self._open(path)
         undo.callback(embedded.close)
         undo.enter_context(serving(embedded.use))
-        listening = listen(self.settings.host, self.settings.port)
+        listening = listen(settings.host, settings.port)
         undo.callback(listening.close)
-        self.url = f"http://{self.settings.at}:{listening.getsockname()[1]}"
-        children = [
-            undo.enter_context(instance_process(listening, path))
-            for _ in range(1, self.settings.processes)
-        ]
-        instance = Instance(template, listening, self.settings.proxies)
-        undo.callback(instance.stop)
-        instance.start()
+        self.url = f"http://{settings.at}:{listening.getsockname()[1]}"
+        app = LocalApp(answer, load_console(), proxies=settings.proxies)
+        garbage.leave_loaded()
+        server = LocalServer(app, listening)
+        undo.callback(server.stop)
+        server.start()
         self._check_health()
         timers = undo.enter_context(self._timers(embedded, path))
-        if isinstance(timers, SupervisedProcess):
-            children.append(timers)
-        # All begin to end at the same time, and each is then waited for.
-        undo.callback(instance.stopping.set)
-        for child in children:
-            undo.callback(child.let_end)
-
-    @property
-    def _file(self) -> str:
-        return str(self.folder / DATABASE_NAME)
+        # The timers and the long polls begin to end at the same time.
+        undo.callback(app.stopping.set)
+        if isinstance(timers, TimersProcess):
+            undo.callback(timers.end)
 
     def _open(self, path: str | None) -> EmbeddedService:
         """Open the file at *path*, or the tables that the environment names.
@@ -118,23 +115,18 @@ class Service:
 
     def _timers(
         self, embedded: EmbeddedService, path: str | None
-    ) -> EmbeddedTimers | SupervisedProcess:
-        """Return a block beside which the timers run.
+    ) -> EmbeddedTimers | TimersProcess:
+        """Return a block in which the timers run.
 
-        A service that keeps nothing runs them in this process. It is for tests and trials, where
-        the start of another process takes longer than it saves.
+        A service in memory runs them in this process.  It is for tests and trials, where the start
+        of another process takes longer than it saves.
         """
         if self.settings.data_dir == IN_MEMORY:
             return EmbeddedTimers(embedded, now=embedded.use.now)
-        return timers_process(path)
+        return TimersProcess(path)
 
     def _check_health(self) -> None:
-        """Ask the service itself, as any client would.
-
-        Raises:
-            ServiceUnhealthy: it does not say that it is well.
-
-        """
+        """Raise ServiceUnhealthy unless the service answers as healthy over HTTP."""
         address = urlsplit(self.url)
         connection = http.client.HTTPConnection(address.netloc, timeout=_HEALTH_TIMEOUT_SECONDS)
         try:
@@ -150,7 +142,7 @@ class Service:
 
 
 def _why_unhealthy(status: int, body: bytes) -> str:
-    """Say what the answer of a service that is not well says: most often what its file suffers."""
+    """Return the detail in the answer of an unhealthy service."""
     try:
         detail = json.loads(body)["detail"]
     except (ValueError, LookupError, TypeError):

@@ -38,19 +38,10 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
-    """Load a name on first use.  Raises ImportError when the extra ``file`` is missing."""
+    """Import a name on first use, because pytest loads this package for every test run."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = import_module(f"{__name__}.{_HOMES[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "headrace":
-            raise
-        raise ImportError(
-            f"headrace.testing.{name} needs the service itself, and {error.name} is missing: "
-            "pip install 'headrace[file]'"
-        ) from error
-    return getattr(module, name)
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,6 @@
 """From the client's request to the Lambda handler and back, without a socket, faults on the way."""
 
 import json
-import logging
 import re
 import uuid
 from collections.abc import Callable, Sequence
@@ -22,15 +21,8 @@ Respond: TypeAlias = Callable[[httpx.Request], httpx.Response]
 Leases: TypeAlias = Callable[[Sequence[str]], None]
 """Lets the leases of these tasks lapse."""
 
-_SERVICE_LOG: Final = "headrace"
-_OF_WORKERS: Final = (f"{_SERVICE_LOG}.task", f"{_SERVICE_LOG}.worker")
 _CALLS: Final[dict[str, Call]] = {"tasks": "enqueue", "dequeue": "dequeue", "reports": "report"}
 _PATH: Final = re.compile(r"/v1/(?:queues/[^/]+/(?=tasks|reports|dequeue)|(?=dequeue))(\w+)")
-
-
-def _of_the_service(record: logging.LogRecord) -> bool:
-    """Keep lines of handlers and workers, which have loggers below it, out of the service's log."""
-    return not record.name.startswith(_OF_WORKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +42,11 @@ class HandlerContext:
 
 def responder(use: Service) -> Respond:
     """A function that answers requests as API Gateway and the Lambda function over *use* would."""
-    for handler in logging.getLogger(_SERVICE_LOG).handlers:
-        handler.addFilter(_of_the_service)
 
     def respond(request: httpx.Request) -> httpx.Response:
         context = HandlerContext()
         with using(use):
-            answer = read_answer(handle(_event(request, context), context))  # type: ignore[arg-type]  # as much of a context as the handler needs
+            answer = read_answer(handle(_event(request, context), context))
         return httpx.Response(answer.status, headers=answer.headers, content=answer.body)
 
     return respond

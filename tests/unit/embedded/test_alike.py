@@ -1,21 +1,23 @@
 """A request within the process, or to the local service, is answered as Lambda answers it."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
+
+import httpx2
 
 from headrace.domain.limits import BODY_BYTES
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService
 from headrace.embedded.transport import CallerContext, answer
+from headrace.http import app as api
 from headrace.http.app import handle
 from headrace.http.events import proxy_event, read_answer
 from headrace.http.request import Request, lower_case, query_of
-from headrace.local.gateway import Gateway, load_short_ways
-from headrace.local.requests import LocalRequest
-from headrace.local.tables import load_template, routes
+from headrace.local.app import LocalApp
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
@@ -137,19 +139,27 @@ def by_lambda(over: EmbeddedService, sent: Sent) -> Answered:
         body=sent.body,
     )
     with using(over.use):
-        found = read_answer(handle(event, context))  # type: ignore[arg-type]  # as much as it needs
+        found = read_answer(handle(event, context))
     assert len(dict(found.headers)) == len(found.headers)
     return found.status, dict(found.headers), found.body.decode()
 
 
 def by_service(over: EmbeddedService, sent: Sent) -> Answered:
-    gateway = Gateway(routes(load_template()), {}, short_ways=load_short_ways())
-    lines = tuple((name.lower(), value) for name, value in sent.headers.items())
+    app = LocalApp(api.answer, lambda *_: None)
     target = f"{sent.path}?{sent.query}" if sent.query else sent.path
+
+    async def send() -> httpx2.Response:
+        transport = httpx2.ASGITransport(cast("Any", app))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.request(
+                sent.method, target, content=sent.body, headers=dict(sent.headers)
+            )
+
     with using(over.use):
-        found = gateway(LocalRequest(sent.method, target, lines, sent.body))
-    assert len(dict(found.headers)) == len(found.headers)
-    return found.status, dict(found.headers), found.body.decode()
+        found = asyncio.run(send())
+    headers = dict(found.headers)
+    headers.pop("content-length", None)
+    return found.status_code, headers, found.text
 
 
 WAYS: Final = (by_lambda, within, by_service)
@@ -158,7 +168,7 @@ WAYS: Final = (by_lambda, within, by_service)
 def shown(found: Answered) -> tuple[int, list[tuple[str, str]], str]:
     """Return an answer without what hangs on chance."""
     status, headers, body = found
-    lines = [(name, BY_CHANCE.sub(r"\1", value)) for name, value in sorted(headers.items())]
+    lines = sorted((name.lower(), BY_CHANCE.sub(r"\1", value)) for name, value in headers.items())
     return status, lines, BY_CHANCE.sub(r"\1", body)
 
 

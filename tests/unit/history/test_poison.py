@@ -8,16 +8,15 @@ import pytest
 
 import recorder
 from headrace.history.changelog import Changelog
-from headrace.local.gateway import InvocationContext
-from headrace.local.tables import Function
 from headrace.runtime.wiring import using
 from headrace.store.lake import FolderLake
 from headrace.store.sqlite import SqliteStore
 from tests.contract.test_recording import AT_ONCE, Recorder, new_recorder, worked
+from tests.invocation import InvocationContext
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, stream_records
 
-CONTEXT: Any = InvocationContext(Function("Recorder", "recorder.handler", 60, 512), lambda: False)
+CONTEXT: Any = InvocationContext("Recorder", 60)
 GONE = object()
 ODD: list[Any] = [
     GONE,

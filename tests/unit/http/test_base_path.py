@@ -8,18 +8,17 @@ import pytest
 from headrace.domain.queue_settings import QueueSettings
 from headrace.http.app import handle as handler
 from headrace.http.events import proxy_event
-from headrace.local.gateway import InvocationContext
-from headrace.local.tables import Function
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.sqlite import SqliteStore
+from tests.invocation import InvocationContext
 
 KEY = "a-key-for-the-tests"
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
 
 
 def _context() -> Any:
-    return InvocationContext(Function("Api", "api.handler", 29, 512), lambda: False)
+    return InvocationContext()
 
 
 @pytest.fixture

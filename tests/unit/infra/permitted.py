@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from headrace.local.tables import DynamoDBClient, TableNames, Template
+from headrace.local.tables import DynamoDBClient, TableNames
+from infra.template import Template
 
 _ALONE: Final = {
     "batch_get_item": "BatchGetItem",

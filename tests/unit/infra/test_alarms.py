@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.local.tables import Template
+from infra.template import Template
 
 SECONDS_BY_RATE: Final = {"rate(1 minute)": 60}
 

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from benchmarks import bill
-from headrace.local.tables import Template
 from infra import PROJECT_ROOT
+from infra.template import Template
 
 GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)

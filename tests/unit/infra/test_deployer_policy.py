@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.local.tables import Template
+from infra.template import Template
 
 POLICY: Final = Path(__file__).parents[3] / "docs" / "guide" / "deployer-policy.json"
 SERVICES: Final = {

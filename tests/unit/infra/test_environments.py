@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from headrace.local.tables import Template
 from infra import PROJECT_ROOT
+from infra.template import Template
 
 CONFIG: Final[dict[str, Any]] = tomllib.loads((PROJECT_ROOT / "samconfig.toml").read_text())
 NAMES: Final = ("default", "dev", "staging", "prod")

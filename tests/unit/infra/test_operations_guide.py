@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from headrace.local.tables import Template
 from infra import PROJECT_ROOT
+from infra.template import Template
 
 DOCS: Final = PROJECT_ROOT / "docs"
 GUIDE: Final = (DOCS / "operations.md").read_text()

@@ -23,10 +23,10 @@ from headrace.domain.errors import (
 from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.problems import CONTENT_TYPE, problem
-from headrace.local.tables import Template
 from headrace.runtime.function import ALWAYS
 from headrace.store.records import keys as key_records
 from headrace.store.records.reaper import PARTS
+from infra.template import Template
 
 RESOURCES: dict[str, Any] = {
     "Tasks": {"Fn::GetAtt": "TasksTable.Arn"},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace.http.request import OPEN_PATHS
-from headrace.local.tables import Template
+from infra.template import Template
 
 DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}
 POLICY_BYTES = 20_480  # Lambda's limit of who may call a function

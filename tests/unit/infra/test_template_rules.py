@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.local.tables import Template
+from infra.template import Template
 
 WILD = {
     ("LakePolicy", "s3:*"): "a Deny: nothing in plain HTTP",

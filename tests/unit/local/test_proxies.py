@@ -19,7 +19,7 @@ SENT = {
 
 def read(source: str = "10.0.0.1", **changed: str) -> LocalRequest:
     headers = {**SENT, **{name.replace("_", "-"): value for name, value in changed.items()}}
-    request = LocalRequest("GET", "/v1/health", tuple(headers.items()), source=source)
+    request = LocalRequest("GET", "/v1/health", headers=headers, source=source)
     return TRUSTED.read(request)
 
 
@@ -28,7 +28,7 @@ def test_a_trusted_proxy_says_where_the_client_is_and_sees_us(source: str) -> No
     request = read(source)
 
     assert (request.proto, request.base, request.source) == ("https", "/tasks", "203.0.113.9")
-    assert dict(request.headers) == {"host": "queue.example.org"}
+    assert request.headers == {"host": "queue.example.org"}
 
 
 @pytest.mark.parametrize("source", ["10.0.0.2", "203.0.113.1", "", "unix"])
@@ -36,7 +36,7 @@ def test_anybody_else_says_nothing(source: str) -> None:
     request = read(source)
 
     assert (request.proto, request.base, request.source) == ("http", "", source)
-    assert dict(request.headers) == {"host": SENT["host"]}
+    assert request.headers == {"host": SENT["host"]}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_what_cannot_be_one_is_left_out(name: str, value: str) -> None:
     request = read(**{name: value})
 
     found = {"x_forwarded_proto": request.proto, "x_forwarded_prefix": request.base}
-    found["x_forwarded_host"] = dict(request.headers)["host"]
+    found["x_forwarded_host"] = request.headers["host"]
     plain = {
         "x_forwarded_proto": "http",
         "x_forwarded_prefix": "",

@@ -3,8 +3,8 @@
 import json
 
 from headrace.domain.transitions import Event
-from headrace.local.tables import Template
 from headrace.runtime import telemetry
+from infra.template import Template
 
 REAPED = {
     "retried": 2,

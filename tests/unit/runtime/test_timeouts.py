@@ -22,11 +22,11 @@ import api
 from headrace.domain.errors import Unavailable
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.http.events import proxy_event
-from headrace.local.tables import Template
 from headrace.runtime.wiring import Settings, build, dynamo_store, using, utc_now
 from headrace.store.call_scope import ANSWER_SECONDS, CALL_SECONDS, in_time, time_to_wait
 from headrace.store.dynamo.connect import connected
 from headrace.store.services import ATTEMPTS
+from infra.template import Template
 
 API_GATEWAY_SECONDS = 29
 KEY = "a-key-for-the-tests"

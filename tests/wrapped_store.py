@@ -21,7 +21,7 @@ class WrappedStore:
     """
 
     arrivals = None
-    ends = None
+    task_ends = None
 
     def __init__(self, store: Store, around: Callable[..., Any]) -> None:
         for name in METHODS:

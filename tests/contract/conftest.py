@@ -131,7 +131,7 @@ def new_world(store: Store, clock: ManualClock) -> World:
     use.sleep = clock.forward
     use.sleep = clock.forward
     use.deliveries.arrivals = None  # who waits for them waits by the real clock
-    use.waiting.ends = None  # likewise
+    use.waiting.task_ends = None  # likewise
     return World(store, clock, use)
 
 

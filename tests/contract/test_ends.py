@@ -108,7 +108,7 @@ def test_the_end_of_a_webhook_is_told_to_nobody(told: Told) -> None:
     told.world.say(webhook, "SUCCEEDED")
     told.record()
 
-    assert webhook.tells_of is not None
+    assert webhook.reports_end_of is not None
     assert list(told.world.take("work", 25)) == []
     told.world.put("told")
     told.world.say(told.world.one("told"), "SUCCEEDED")  # one of its own is told
@@ -159,7 +159,7 @@ def test_an_event_whose_id_another_task_holds_is_made_once_under_another_id(
     told.record()
 
     (event,) = told.webhooks()
-    assert event.tells_of == task.id
+    assert event.reports_end_of == task.id
     assert event.id != usual
     assert f"has the id {usual}" in caplog.text
 

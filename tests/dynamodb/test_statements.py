@@ -102,7 +102,7 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
 
         made += zip([requested], store.commit([requested]), strict=True)
 
-    hidden = {name: left for name, left in store.tombstones(list(met)).items() if not left.spent}
+    hidden = {name: left for name, left in store.tombstones(list(met)).items() if not left.ended_in}
     found = store.read(list(met)) | hidden
     for (task_id, task), (requested, outcome) in zip(met.items(), made, strict=True):
         stored = found.get(task_id)

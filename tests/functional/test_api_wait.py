@@ -19,7 +19,7 @@ def meanwhile(call: Service, step: Callable[[], object]) -> None:
         if steps:
             steps.pop()()
 
-    call.use.sleep, call.use.waiting.ends = sleep, None
+    call.use.sleep, call.use.waiting.task_ends = sleep, None
 
 
 def test_the_answer_comes_with_the_end(call: Service) -> None:

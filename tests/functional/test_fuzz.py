@@ -122,7 +122,7 @@ def populated() -> FuzzedService:
     service = new_service()
     service.polls(service.clock.forward)
     service.use.sleep = service.clock.forward
-    service.use.waiting.ends = None  # who waits for these waits by the real clock
+    service.use.waiting.task_ends = None  # who waits for these waits by the real clock
     mail = service.queue("mail")
     service.queue("next")
     service.put(mail, {"n": 1.5}, id="held")

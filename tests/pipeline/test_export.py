@@ -163,7 +163,7 @@ def test_an_incremental_export_shows_them_as_deleted_once(
 def left_of(task: Task) -> Task:
     """The item that is left of *task* when it is gone, and nobody keeps it."""
     return dataclasses.replace(
-        task, spent=task.place, finished_at=at(24), payload=None, tags={}, errors=(), trail=()
+        task, ended_in=task.place, finished_at=at(24), payload=None, tags={}, errors=(), trail=()
     )
 
 

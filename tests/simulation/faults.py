@@ -65,7 +65,7 @@ class FaultyStore:
         self._note = note
         self.chance = random.Random(stage.chance.getrandbits(64))
         self.arrivals = None  # these wake real threads; here a process asks again
-        self.ends = None
+        self.task_ends = None
         for name in METHODS:
             setattr(self, name, self._wrapped(name))
 

@@ -33,7 +33,7 @@ def no_task_is_made_twice(world: World, played: Scenario, _facts: Facts) -> Iter
 
 def _is_leased(task: Task | None) -> TypeGuard[Task]:
     """Tell whether a task has a lease of its own: of a lease group the index may know late."""
-    if task is None or task.remains or task.state is not State.INFLIGHT:
+    if task is None or task.is_tombstone or task.state is not State.INFLIGHT:
         return False
     return group_of(task.lease_id) is None
 

@@ -102,7 +102,7 @@ def a_task_ends_between_the_look_and_the_pause() -> None:
             world.use.cancelling.cancel(task_id)
 
     waiting = world.use.waiting
-    waiting.ends, waiting.new_event = world.store.ends, Pause
+    waiting.task_ends, waiting.new_event = world.store.task_ends, Pause
     assert waiting.wait(task_id, seconds=20, check=cancel_once).state is State.DEAD
 
 
@@ -116,7 +116,7 @@ def a_wait_looks_every_few_seconds_until_its_timeout() -> None:
         pauses.append(seconds)
         world.clock.forward(seconds)
 
-    world.use.sleep, world.use.waiting.ends = sleep, None
+    world.use.sleep, world.use.waiting.task_ends = sleep, None
     world.use.waiting.wait(task_id, seconds=60.5)
 
     assert max(pauses) <= 5
@@ -125,7 +125,7 @@ def a_wait_looks_every_few_seconds_until_its_timeout() -> None:
 
 @finds("a wait that ends forgets the others for its task", "a wait is never forgotten")
 def one_of_two_waits_ends() -> None:
-    ends, woken = SqliteStore().ends, list[str]()
+    ends, woken = SqliteStore().task_ends, list[str]()
     with ends.notify_on_end("task", lambda: woken.append("stays")):
         with ends.notify_on_end("task", lambda: woken.append("ends")):
             pass

@@ -85,7 +85,7 @@ class In:
 
     def holds(self, task: Task) -> bool:
         place = task.place
-        return task.spent is None and place.queue == self.queue and place.state == self.state
+        return task.ended_in is None and place.queue == self.queue and place.state == self.state
 
 
 @quick
@@ -150,7 +150,7 @@ class Change:
 
     ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
     the fields of ``put`` are written, those of ``clear`` emptied, and the numbers of ``add``
-    added; with ``gone`` the task is removed instead, and if it is ``spent`` by ``put``, only what
+    added; with ``gone`` the task is removed instead, and if ``put`` has ``ended_in``, only what
     this and ``clear`` leave of it stays under its id.
     ``version`` grows by one with each change, and ``last_move`` names it.
     ``done_when`` recognises a task on which this very change has already taken effect (its answer
@@ -203,23 +203,23 @@ class Change:
         return altered(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
 
     @property
-    def leaves(self) -> str | None:
+    def ends_delivery_in(self) -> str | None:
         """The queue in which this ends a delivery, if it does."""
         if self.rule.source is not State.INFLIGHT or self.rule.target is State.INFLIGHT:
             return None
         return next((one.queue for one in self.when if isinstance(one, In)), None)
 
     @property
-    def spends(self) -> bool:
+    def leaves_tombstone(self) -> bool:
         """Whether something stays under the id of a task that is gone by this change."""
-        return self.gone and "spent" in self.put
+        return self.gone and "ended_in" in self.put
 
-    def remains(self, task: Task | None) -> Task | None:
-        """Return the remains under the id of *task* when it is gone."""
-        if task is None or not self.spends:
+    def tombstone(self, task: Task | None) -> Task | None:
+        """Return what stays under the id of *task* after this change removed it, or None."""
+        if task is None or not self.leaves_tombstone:
             return None
         emptied = {name: _EMPTY.get(name) for name in self.clear}
-        ended = {"place": self.put["spent"], "scheduled_at": self.put["finished_at"]}
+        ended = {"place": self.put["ended_in"], "scheduled_at": self.put["finished_at"]}
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
         return altered(task, **{**emptied, **self.put, **ended, **written})
 
@@ -287,8 +287,8 @@ class Done:
 class Refused:
     """A condition did not hold; ``task`` is the stored task, or None.
 
-    Only a new task can be refused by a tombstone (``Task.remains``).  ``blocked`` are the places in
-    ``Change.also`` whose own condition did not hold.  A lost race is a normal answer, not an error.
+    Only a new task can be refused by a tombstone.  ``blocked`` are the places in ``Change.also``
+    whose own condition did not hold.  A lost race is a normal answer, not an error.
     """
 
     task: Task | None
@@ -300,12 +300,12 @@ Outcome = Done | Refused
 
 def refused(change: Change, found: Task | None, blocked: tuple[int, ...] = ()) -> Outcome:
     """Return the outcome of *change*, which the stored task *found* refused."""
-    if found is not None and found.remains and change.insert is None:
+    if found is not None and found.is_tombstone and change.insert is None:
         if change.rule.target is State.DELETED and change.already_done(found):
             return Done(found)  # an earlier try of this change has hidden it
         returns = change.rule.source is State.DELETED
         # Otherwise only an enqueue of its id may see the tombstone.
         return Refused(found if returns else None, blocked)
     if found is not None and change.already_done(found):
-        return Done(change.insert if change.insert and found.remains else found)
+        return Done(change.insert if change.insert and found.is_tombstone else found)
     return Refused(found, blocked)

@@ -326,8 +326,8 @@ def still_there(task: Task) -> tuple[Condition, ...]:
 
     A task that was deleted and enqueued again under the same id is another task.
     """
-    if task.spent is not None:
-        return (Equals("spent", task.spent), Equals("created_at", task.created_at))
+    if task.ended_in is not None:
+        return (Equals("ended_in", task.ended_in), Equals("created_at", task.created_at))
     return (In(task.queue, task.state), Equals("created_at", task.created_at))
 
 
@@ -385,12 +385,12 @@ def end(
         retention = max(retention, limits.MEMBER_SECONDS)
     place = place_in(queue, target, change.task_id)
     kept = retention > 0
-    until = now + timedelta(seconds=retention if kept else limits.SPENT_SECONDS)
+    until = now + timedelta(seconds=retention if kept else limits.TOMBSTONE_SECONDS)
     finish = {"finished_at": now, "retained_until": whole_second(until)}
     if not kept:
-        kept_fields = _FOR_EVENT if queue.tells_of(target) else frozenset()
+        kept_fields = _FOR_EVENT if queue.notifies_of(target) else frozenset()
         put = {name: value for name, value in change.put.items() if name in kept_fields}
-        put |= {"spent": place, **finish}
+        put |= {"ended_in": place, **finish}
         clear = tuple(name for name in _TOMBSTONE if name not in kept_fields)
         ended = altered(change, when=when, gone=True, put=put, clear=clear, add={})
     else:

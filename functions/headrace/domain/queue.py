@@ -183,7 +183,7 @@ class Queue:
             return None
         return f"{named} has no meaning in queue {self.name}: its order is strict, not by time"
 
-    def tells_of(self, state: State) -> bool:
+    def notifies_of(self, state: State) -> bool:
         """Return whether another queue is notified of tasks that end here in *state*."""
         on_end = self.settings.on_end
         return on_end is not None and state in on_end.states

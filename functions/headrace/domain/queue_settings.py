@@ -29,7 +29,7 @@ class OnEnd:
     queue: str | None
     states: tuple[State, ...] = tuple(TYPES)
 
-    def tells_no_more_than(self, before: "OnEnd | None") -> bool:
+    def notifies_no_more_than(self, before: "OnEnd | None") -> bool:
         """Return whether *before* already creates every task that this setting creates."""
         return before is not None and set(self.states) <= set(before.states)
 
@@ -178,7 +178,7 @@ class AlertSettings:
         limit: float | None = getattr(self, threshold)
         return limit
 
-    def tells_no_more_than(self, before: "AlertSettings | None") -> bool:
+    def notifies_no_more_than(self, before: "AlertSettings | None") -> bool:
         """Return whether *before* already has every limit of this setting, or a lower one."""
         for threshold in Threshold:
             limit = self.limit(threshold)

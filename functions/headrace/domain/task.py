@@ -226,8 +226,8 @@ class Task:
     if it was not read.  ``…_ref`` is set for a text that is kept elsewhere (see
     ``domain.offload``); the text is None until it was fetched.
     ``settled_*`` are of the report that ended the last delivery: its lease, action and digest.
-    ``spent`` is set in a tombstone, which keeps the id until ``retained_until`` so that a repeated
-    enqueue creates no second task.
+    ``ended_in`` is set in a tombstone, which keeps the id until ``retained_until``, so that a
+    repeated enqueue creates no second task.
     ``enqueued_at`` is the beginning of its life in this queue (enqueue, move or restart),
     ``returned_at`` of its latest wait there (release, retry, move or restart).
     ``slot`` counts the latest delivery under a limit (see ``domain.slots``).
@@ -236,7 +236,7 @@ class Task:
     ``turn`` is its place in the lane of turns, and ``after`` the place before its own in the line
     of a strict group; see ``domain.task_groups``.
     ``has_progress`` is set if the latest delivery reported ``progress``.
-    ``tells_of`` is the event that a task of the service is about.
+    ``reports_end_of`` is the id of the ended task that a webhook is about.
     ``deleted_*`` are of a DELETED task: the undo, and its state and retention before.
     """
 
@@ -274,7 +274,7 @@ class Task:
     settled_digest: str | None = None
     enqueue_token: str | None = None
     slot: str | None = None
-    spent: Place | None = None
+    ended_in: Place | None = None
     priority: Priority | None = None
     batches: tuple[Membership, ...] | None = None
     batch: BatchEnd | None = None
@@ -286,7 +286,7 @@ class Task:
     progress_ref: OffloadedText | None = None
     group_key: str | None = None
     turn: datetime | None = None
-    tells_of: str | None = None
+    reports_end_of: str | None = None
     after: str | None = None
     on_expiry: OnExpiry | None = None
     dedupe_until: DedupeUntil | None = None
@@ -325,9 +325,9 @@ class Task:
         return tuple(one.batch for one in self.batches or ())
 
     @property
-    def remains(self) -> bool:
+    def is_tombstone(self) -> bool:
         """Whether only a tombstone is left: an id, or the whole task for an undo."""
-        return self.spent is not None or self.place.state is State.DELETED
+        return self.ended_in is not None or self.place.state is State.DELETED
 
     @property
     def offloaded(self) -> dict[str, OffloadedText]:
@@ -361,12 +361,14 @@ class Task:
     def hidden(self, now: datetime) -> bool:
         """Return whether the task is past its retention or deleted, and so hidden."""
         over = self.retained_until is not None and self.retained_until <= now
-        return over or self.remains
+        return over or self.is_tombstone
 
     def has_id(self, now: datetime) -> bool:
         """Return whether the id is taken, if only by a tombstone."""
         return not self.hidden(now) or (
-            self.spent is not None and self.retained_until is not None and self.retained_until > now
+            self.ended_in is not None
+            and self.retained_until is not None
+            and self.retained_until > now
         )
 
     def same_as(self, other: "Task | None") -> bool:

@@ -127,7 +127,7 @@ TASK_FIELDS: Final = (
     TaskField("settled_digest"),
     TaskField("enqueue_token"),
     TaskField("slot", _TASK),
-    TaskField("spent"),
+    TaskField("ended_in"),
     TaskField(
         "priority",
         _TASK,
@@ -165,7 +165,7 @@ TASK_FIELDS: Final = (
         replayed=True,
     ),
     TaskField("turn", _TASK),
-    TaskField("tells_of"),
+    TaskField("reports_end_of"),
     TaskField("after", _TASK),
     TaskField("on_expiry", _QUEUE, SetBy.SCHEDULE),
     TaskField("dedupe_until", _QUEUE, _KEYED | SetBy.SCHEDULE),

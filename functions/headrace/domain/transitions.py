@@ -38,7 +38,7 @@ class TaskWrite(NamedTuple):
 
 def spot_of(task: Task | None) -> Spot | None:
     """Return the queue and the state of *task*; None for a tombstone."""
-    return None if task is None or task.spent is not None else last_spot_of(task)
+    return None if task is None or task.ended_in is not None else last_spot_of(task)
 
 
 def last_spot_of(task: Task | None) -> Spot | None:
@@ -48,7 +48,7 @@ def last_spot_of(task: Task | None) -> Spot | None:
     """
     if task is None:
         return None
-    place = task.spent or task.place
+    place = task.ended_in or task.place
     return None if place.state is State.DELETED else (place.queue, place.state)
 
 

@@ -180,7 +180,7 @@ class AsyncEmbeddedConnections(_Requests):
         So any number of calls may wait, and the others still find threads.
         """
         service = await self._in_thread(lambda: opened(self._address))
-        ends, loop = service.store.ends, asyncio.get_running_loop()
+        ends, loop = service.store.task_ends, asyncio.get_running_loop()
         if ends is None:
             return await self._answered(request, lambda: answer(service, request))
         woken, until = asyncio.Event(), loop.time() + seconds

@@ -61,7 +61,7 @@ def line(write: TaskWrite, change: Transition, *, shard: str, payload: bool) -> 
     Raises UnreadableWrite.
     """
     old, new = write.before, write.after
-    tombstone = new if new is not None and new.remains else None
+    tombstone = new if new is not None and new.is_tombstone else None
     if tombstone is not None:
         new = None
     task = new or old

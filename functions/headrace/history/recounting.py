@@ -198,7 +198,7 @@ class Recounting(ServicePart):
             return
         faults: QueueKinds = {}
         for task in self._tasks(entries):
-            if task is None or task.spent is not None or task.place != place:
+            if task is None or task.ended_in is not None or task.place != place:
                 progress.exact = False
                 continue
             progress.numbers[state] += 1
@@ -325,7 +325,7 @@ def _with_task(
     found: FoundMembers, key: str, task: Task | None, place: Place, settled: datetime
 ) -> FoundMembers:
     """Return *found* with *task* added, if it is a member that ended by *settled*."""
-    if task is None or task.spent is not None or task.place != place:
+    if task is None or task.ended_in is not None or task.place != place:
         return found
     if task.finished_at is None or task.finished_at > settled:
         return found

@@ -166,14 +166,14 @@ class Store(Protocol):
     """Tasks, their index, and control records.
 
     Every method may raise Unavailable when the table is throttled or cannot be reached.
-    ``arrivals`` and ``ends`` are None if callers must poll.
+    ``arrivals`` and ``task_ends`` are None if callers must poll.
     """
 
     @property
     def arrivals(self) -> Arrivals | None: ...
 
     @property
-    def ends(self) -> Ends | None: ...
+    def task_ends(self) -> Ends | None: ...
 
     def commit(
         self,

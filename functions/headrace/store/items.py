@@ -183,7 +183,7 @@ _ATTRIBUTES: Final = {
     "lease_expires_at": "lease.expires_at",
     "lease_length": "lease.length",
     "retained_until": keys.TTL,
-    "spent": keys.SPENT,
+    "ended_in": keys.ENDED_IN,
     "group_key": keys.GROUP_KEY,
 }
 """The attributes whose names differ from their fields."""
@@ -232,17 +232,17 @@ _BY_PATH: Final = {path: (name, form) for name, (path, form) in FIELDS.items()}
 _ALWAYS: Final = frozenset({"errors", "trail"})  # Spark reads empty lists, not nulls
 
 
-_NOT_SPENT: Final = frozenset({"place", "scheduled_at"})
+_NOT_IN_TOMBSTONE: Final = frozenset({"place", "scheduled_at"})
 
 
 def to_item(task: Task) -> Item:
     """Return *task* as an item, without the fields that are not set."""
     item: Item = {}
     for name, (path, form) in FIELDS.items():
-        if task.spent is not None and name in _NOT_SPENT:
+        if task.ended_in is not None and name in _NOT_IN_TOMBSTONE:
             continue
         value = getattr(task, name)
-        always = name in _ALWAYS if task.spent is None else bool(value)
+        always = name in _ALWAYS if task.ended_in is None else bool(value)
         if value is not None and (always or value not in ({}, ())):
             attribute, _, part = path.partition(".")
             if part:
@@ -264,8 +264,8 @@ def from_item(item: Mapping[str, Value]) -> Task:
             if known is not None:
                 name, form = known
                 fields[name] = form.decode(inner)
-    if "spent" in fields:
-        fields |= {"place": fields["spent"], "scheduled_at": fields["finished_at"]}
+    if "ended_in" in fields:
+        fields |= {"place": fields["ended_in"], "scheduled_at": fields["finished_at"]}
     return Task(**fields)
 
 

@@ -10,7 +10,7 @@ TTL: Final = "ttl"
 DUE_AT: Final = "due_at"
 GROUP_KEY: Final = "group_key"
 BY_STATE: Final = "by_state"
-SPENT: Final = "spent"  # only on tombstones
+ENDED_IN: Final = "ended_in"  # only on tombstones
 
 PK: Final = "pk"
 SK: Final = "sk"

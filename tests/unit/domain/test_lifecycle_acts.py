@@ -46,7 +46,7 @@ class LifecycleCase:
         """The task, be it one that only an undo knows of."""
         store, task_id = self.world.store, self.task_id
         left = store.tombstones([task_id]).get(task_id)
-        return left if left and left.spent is None else store.read([task_id]).get(task_id)
+        return left if left and left.ended_in is None else store.read([task_id]).get(task_id)
 
     def report(self, status: ReportStatus, **fields: Any) -> None:
         self.world.use.reports.report(
@@ -167,7 +167,7 @@ def delete(case: LifecycleCase, undo_in_seconds: int = 0) -> None:
     try:
         case.world.use.tasks.delete(case.task_id, undo_in_seconds=undo_in_seconds)
     except NotFound:
-        assert case.stored is None or case.stored.remains
+        assert case.stored is None or case.stored.is_tombstone
 
 
 def delete_with_an_undo(case: LifecycleCase) -> None:
@@ -214,7 +214,7 @@ def cancel(case: LifecycleCase) -> None:
     try:
         case.world.use.cancelling.cancel(case.task_id)
     except NotFound:
-        assert case.stored is None or case.stored.remains
+        assert case.stored is None or case.stored.is_tombstone
     except Finished:
         assert case.stored is not None
 

@@ -77,7 +77,7 @@ class AppQueues:
         """
         field = "history_retention_in_seconds"
         retention = self._settings.get(name, {}).get(field, _RETENTION)
-        kept = retention or limits.SPENT_SECONDS
+        kept = retention or limits.TOMBSTONE_SECONDS
         if isinstance(kept, int | float) and seconds > kept:
             seconds = int(seconds) if seconds == int(seconds) else seconds
             message = (

@@ -43,12 +43,12 @@ _log: Final = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Webhook:
-    """A task to create in *queue*, which reports the end of the task *tells_of*."""
+    """A task to create in *queue*, which reports the end of the task *reports_end_of*."""
 
     queue: Queue
     spec: TaskSpec
     at: datetime
-    tells_of: str
+    reports_end_of: str
     version: int
     id: str
 
@@ -63,7 +63,7 @@ class _Webhook:
             token=new_request_token(),  # without one, any task of this id would pass for it
             turn=turn,
         )
-        insert = creation.insert and replace(creation.insert, tells_of=self.tells_of)
+        insert = creation.insert and replace(creation.insert, reports_end_of=self.reports_end_of)
         return replace(creation, insert=insert)
 
 
@@ -96,13 +96,13 @@ class EndWebhooks(ServicePart):
         for number in range(1, _TRIES):
             other = replace(
                 webhook,
-                id=self._id(webhook.at, webhook.tells_of, webhook.version, number),
+                id=self._id(webhook.at, webhook.reports_end_of, webhook.version, number),
             )
             _log.error(
                 "Another task has the id %s of the event of the end of task %s."
                 " The event is made under the id %s.",
                 webhook.id,
-                webhook.tells_of,
+                webhook.reports_end_of,
                 other.id,
             )
             outcome = self.store.commit([other.creation(place, now, turn)])[0]
@@ -131,10 +131,10 @@ class EndWebhooks(ServicePart):
     def _webhook(self, write: TaskWrite, change: Transition) -> _Webhook | None:
         """Return the webhook for *write*; None if it ends no task or its queue sends none."""
         ended, after = end_of(change), write.after
-        if ended is None or after is None or after.tells_of is not None:
+        if ended is None or after is None or after.reports_end_of is not None:
             return None  # a webhook's own end sends no webhook
         source = self._queue(ended.queue)
-        if source is None or not source.tells_of(_ENDS[ended.event]):
+        if source is None or not source.notifies_of(_ENDS[ended.event]):
             return None
         on_end = source.settings.on_end
         target = None if on_end is None or on_end.queue is None else self._queue(on_end.queue)
@@ -165,7 +165,7 @@ class EndWebhooks(ServicePart):
 def _is_taken(outcome: Outcome, webhook: _Webhook) -> bool:
     """Return whether a task other than *webhook* has its id."""
     there = outcome.task if isinstance(outcome, Refused) else None
-    return there is not None and there.tells_of != webhook.tells_of
+    return there is not None and there.reports_end_of != webhook.reports_end_of
 
 
 def end_of(change: Transition) -> Happening | None:
@@ -184,13 +184,13 @@ def as_ended(write: TaskWrite) -> Task:
     before, after = write.before, write.after
     if after is None:
         raise LookupError("a task that is not there")
-    if after.spent is None or before is None:
+    if after.ended_in is None or before is None:
         return after
     last = {name: getattr(after, name) for name in ("result", "result_ref", "dead_reason")}
     return altered(
         before,
         **last,
-        place=after.spent,
+        place=after.ended_in,
         version=after.version,
         finished_at=after.finished_at,
         retained_until=None,

@@ -230,7 +230,7 @@ class QueueDequeue:
             ready += fresh
             if over:  # the reaper would leave them at the head for up to a minute
                 list(deliveries.service.reaping.dead_letter(self.queue, over))
-            if reader.over or deliveries.claims.free(ready) >= count:
+            if reader.exhausted or deliveries.claims.free(ready) >= count:
                 break
         again = [] if reader.next_due is None else [reader.next_due]
         if sieve is not None and sieve.held_back:

@@ -224,7 +224,7 @@ class Upkeep(ServicePart):
                 if state not in found.drained and self._empty(found.retiring(state))
             }
             found = found.with_drained(found.drained | gone)
-        if self._may_count(found) and self.service.slots.beyond(found).number == 0:
+        if self._may_count(found) and self.service.slots.uncounted(found).number == 0:
             found = replace(found, uncounted_since=None)
         if found != queue:
             self.store.leave_note(KIND, name, note_of(found), expects=record.note)

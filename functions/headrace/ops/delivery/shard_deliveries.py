@@ -99,7 +99,7 @@ class ShardDeliveries(ServicePart):
             count -= len(tasks)
             if tasks:
                 yield tasks
-            if reader.over or (ready and not tasks and source.limited):
+            if reader.exhausted or (ready and not tasks and source.limited):
                 return
 
     def take(self, queue: str, tasks: Sequence[Task], *, worker: str, lease_id: str) -> list[Task]:

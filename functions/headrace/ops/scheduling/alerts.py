@@ -109,7 +109,7 @@ class Alerts(ServicePart):
         reports: list[Change] = []
         for place, task_id in enumerate(ids):
             found, free_id = existing.get(task_id), task_id
-            if found is not None and (found.spent or found.place).queue == target.name:
+            if found is not None and (found.ended_in or found.place).queue == target.name:
                 continue
             if found is not None:
                 free_id = new_task_id(now)

@@ -207,6 +207,6 @@ def _moves(
 
 
 def _comes_to_wait(before: Task | None, after: Task) -> bool:
-    if before is None or before.remains or before.state is not State.ENQUEUED:
+    if before is None or before.is_tombstone or before.state is not State.ENQUEUED:
         return True
     return before.scheduled_at != after.scheduled_at or before.place.label != after.place.label

@@ -42,7 +42,7 @@ def commit_exactly(service: "Service", changes: Sequence[Change]) -> list[Outcom
             continue
         if change.rule.target is State.INFLIGHT:
             service.leases.watch.renewed(outcome.task)
-        elif change.leaves is not None:
+        elif change.ends_delivery_in is not None:
             ended.append((change, outcome.task))
     if ended:
         service.group_limits.ended(ended)

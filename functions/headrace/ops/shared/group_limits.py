@@ -118,7 +118,7 @@ class GroupLimits(ServicePart):
             return
         for change, task in changes:
             with self._lock:
-                self._blocked.pop((change.leaves or "", line_name(task.group_key)), None)
+                self._blocked.pop((change.ends_delivery_in or "", line_name(task.group_key)), None)
 
     def blocking(
         self, queue: Queue, keys: Collection[str | None], *, besides: Task | None = None

@@ -239,7 +239,7 @@ class Removals(ServicePart):
         found = [*tasks.values()]
         if State.DELETED in job.states:
             hidden = self.store.tombstones(set(ids) - tasks.keys())
-            found += [task for task in hidden.values() if task.spent is None]
+            found += [task for task in hidden.values() if task.ended_in is None]
         return found
 
     def _before(self, job: QueueJob) -> datetime:

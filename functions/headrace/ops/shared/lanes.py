@@ -93,7 +93,7 @@ class _Lane:
     place: Place
     unread: deque[Entry] = field(default_factory=deque)
     after: Position | None = None
-    over: bool = False
+    exhausted: bool = False
 
 
 @dataclass(slots=True)
@@ -128,9 +128,9 @@ class ShardReader:
             lane.after = positions.get(lane.place.lane)
 
     @property
-    def over(self) -> bool:
+    def exhausted(self) -> bool:
         """Whether all due tasks have been given."""
-        return all(lane.over and not lane.unread for lane in self._lanes)
+        return all(lane.exhausted and not lane.unread for lane in self._lanes)
 
     def page(self, limit: int) -> list[Entry]:
         """Return the next entries, up to *limit*; each lane is read that has fewer left."""
@@ -153,7 +153,7 @@ class ShardReader:
 
     def _merged(self, lanes: list[_Lane], limit: int, *, read: int = 0) -> list[Entry]:
         for lane in lanes:
-            while not lane.over and len(lane.unread) < limit:
+            while not lane.exhausted and len(lane.unread) < limit:
                 self._read(lane, read or limit)
         if len(lanes) == 1:
             (only,) = lanes
@@ -167,7 +167,7 @@ class ShardReader:
 
     def _read(self, lane: _Lane, limit: int) -> None:
         found = self.store.entries(lane.place, until=self.until, after=lane.after, limit=limit)
-        lane.after, lane.over = found.last, found.last is None
+        lane.after, lane.exhausted = found.last, found.last is None
         now = self.now()
         for entry in found.entries:
             turns = lane.place.lane == TURN_LANE  # where the index is in another order
@@ -177,5 +177,5 @@ class ShardReader:
                 continue
             self.next_due = min(self.next_due or due_at, due_at)
             if lane.place.lane != TURN_LANE:
-                lane.over = True
+                lane.exhausted = True
                 return

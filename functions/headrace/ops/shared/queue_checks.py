@@ -50,13 +50,13 @@ def _with_notified(
     if (on_end := settings.on_end) is not None:
         known = None if was.on_end is None else was.on_end.queue
         notified = _notified(queues, name, "on_end.queue", on_end.queue, known)
-        if not (visible(notified) or on_end.tells_no_more_than(was.on_end)):
+        if not (visible(notified) or on_end.notifies_no_more_than(was.on_end)):
             raise _sends_more("on_end.states", "add a state")
         settings = replace(settings, on_end=replace(on_end, queue=notified))
     if (alerts := settings.alerts) is not None:
         known = None if was.alerts is None else was.alerts.queue
         notified = _notified(queues, name, "alerts.queue", alerts.queue, known)
-        if not (visible(notified) or alerts.tells_no_more_than(was.alerts)):
+        if not (visible(notified) or alerts.notifies_no_more_than(was.alerts)):
             raise _sends_more("alerts", "add or lower a limit")
         settings = replace(settings, alerts=replace(alerts, queue=notified))
     return settings

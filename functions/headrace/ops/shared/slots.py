@@ -95,14 +95,15 @@ class _Here:
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
-    """``number`` tasks are in flight beyond the pools; at most the limit, as more is as bad.
+class UncountedInFlight:
+    """The ``number`` of tasks in flight that the pools do not count; at most the limit.
 
-    ``flying`` is how many are in flight in all, at least, and ``looked_at`` what it took to know.
+    ``in_flight`` is the least number of all tasks in flight, ``looked_at`` the entries and
+    reservations that were read.
     """
 
     number: int
-    flying: int
+    in_flight: int
     looked_at: int
 
 
@@ -159,11 +160,12 @@ class Slots(ServicePart):
         over: dict[tuple[str, int], list[str]] = {}
         for change, task in changes:
             reservation = Reservation.of(task)
-            if reservation is not None and change.leaves is not None:
+            queue = change.ends_delivery_in
+            if reservation is not None and queue is not None:
                 # What is done may have been done before: the task may be in flight once more.
                 by_now = None if change.gone and change.allowed(task) else task
-                if reservation.standing(by_now, change.leaves) is ReservationStanding.OVER:
-                    over.setdefault((change.leaves, reservation.pool), []).append(reservation.text)
+                if reservation.standing(by_now, queue) is ReservationStanding.OVER:
+                    over.setdefault((queue, reservation.pool), []).append(reservation.text)
         for (queue, pool), texts in over.items():
             self._free(queue, pool, texts)
 
@@ -192,8 +194,8 @@ class Slots(ServicePart):
             self._here.pop(queue, None)
             self._uncounted.pop(queue, None)
 
-    def beyond(self, queue: Queue) -> "Beyond":
-        """Count the tasks of *queue* that are in flight beyond the pools of its limit."""
+    def uncounted(self, queue: Queue) -> "UncountedInFlight":
+        """Count the tasks of *queue* that are in flight and that its pools do not count."""
         limit = _limit(queue)
         held = self._pools(queue, 0, pools(limit) - 1) if limit else {}
         counted = {Reservation.parse(text, 0).task_id for texts in held.values() for text in texts}
@@ -214,7 +216,7 @@ class Slots(ServicePart):
             if too_many == beside:
                 break
             beside = too_many
-        return Beyond(min(limit, apart + beside), flying, flying + len(counted))
+        return UncountedInFlight(min(limit, apart + beside), flying, flying + len(counted))
 
     def _known(self, queue: Queue) -> _Here:
         limit = _limit(queue)
@@ -234,11 +236,11 @@ class Slots(ServicePart):
             version, until, number = self._uncounted.get(queue.name, (0, now, 0))
         if version == queue.version and now < until:
             return number
-        beyond = self.beyond(queue)
-        until = now + beyond.looked_at * _COUNT_LASTS
+        uncounted = self.uncounted(queue)
+        until = now + uncounted.looked_at * _COUNT_LASTS
         with self._lock:
-            self._uncounted[queue.name] = (queue.version, until, beyond.number)
-        return beyond.number
+            self._uncounted[queue.name] = (queue.version, until, uncounted.number)
+        return uncounted.number
 
     def _fill(
         self,
@@ -335,7 +337,7 @@ class Slots(ServicePart):
             self._free(queue.name, pool, texts)
         if queue.uncounted_since is not None:
             self._uncounted.pop(queue.name, None)
-            most = min(1, _limit(queue) - self.beyond(queue).flying) if waiting else 0
+            most = min(1, _limit(queue) - self.uncounted(queue).in_flight) if waiting else 0
         return dict(list(waiting.items())[: max(0, most)])
 
     def _free(self, queue: str, pool: int, texts: Sequence[str]) -> None:

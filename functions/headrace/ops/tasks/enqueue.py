@@ -263,7 +263,7 @@ class TaskOperations(ServicePart):
             there, born = outcome.task, changes[place].insert
             if there is not None and _takes_id(there, queue, now):
                 continue
-            if outcome.blocked:  # by the key: the remains of the last holder of the id stay
+            if outcome.blocked:  # by the key: the tombstone of the last holder of the id stays
                 outcomes[place] = Refused(None, outcome.blocked)
                 continue
             if there is not None:
@@ -345,15 +345,15 @@ def has_place(result: EnqueueResult, turn: Turn) -> bool:
 def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
     """Return whether *there* blocks its id for a task of *queue*.
 
-    The remains of a task that ended before the queue was created belong to an earlier queue.
+    The tombstone of a task that ended before the queue was created belongs to an earlier queue.
     """
-    if there.spent is not None and there.queue == queue.name and there.finished_at is not None:
+    if there.ended_in is not None and there.queue == queue.name and there.finished_at is not None:
         return there.has_id(now) and there.finished_at >= queue.created_at
     return there.has_id(now)
 
 
 def with_id(store: Store, task_id: str) -> Task | None:
-    """Return the task of an id, or the remains of a removed one; see ``Task.remains``."""
+    """Return the task of an id, or the tombstone of a removed one."""
     return (store.read([task_id]) or store.tombstones([task_id])).get(task_id)
 
 
@@ -367,9 +367,9 @@ def key_holder(store: Store, queue: str, key: str, now: datetime) -> tuple[str |
 
 def existing(there: Task, queue: str) -> EnqueueResult:
     """Return the result of an entry for *queue* whose id a task has already, in whatever queue."""
-    if there.queue == queue and there.spent is None:
+    if there.queue == queue and there.ended_in is None:
         return EnqueueResult(EnqueueOutcome.EXISTING, there.id, there)
     detail = "the task of this id is in another queue"
-    if there.spent is not None:
+    if there.ended_in is not None:
         detail = "the task of this id is done, and was not kept"
     return EnqueueResult(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)

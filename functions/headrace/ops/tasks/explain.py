@@ -111,7 +111,7 @@ class Explain(ServicePart):
         count = sum(turn_of(queue, entry) < own for entry in reader.page(_COUNTED))
         if count == 0:
             return []
-        more = "at least " if count == _COUNTED and not reader.over else ""
+        more = "at least " if count == _COUNTED and not reader.exhausted else ""
         what = "task is" if count == 1 else "tasks are"
         what = f"{what} due before it"
         if queue.lanes != [0]:

@@ -32,7 +32,7 @@ class Waiting(ServicePart):
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
         self.poll_after_seconds: float = service.settings.poll_after_seconds
-        self.ends: Ends | None = service.store.ends
+        self.task_ends: Ends | None = service.store.task_ends
         self.new_event: Callable[[], Event] = Event
 
     def wait(
@@ -72,7 +72,7 @@ class Waiting(ServicePart):
     @contextmanager
     def _pausing(self, task_id: str) -> Iterator[Callable[[float], None]]:
         """Return a function that pauses between two reads, for at most the given seconds."""
-        if self.ends is None:
+        if self.task_ends is None:
             yield _Growing(self.service.sleep, self.poll_after_seconds)
             return
         woken = self.new_event()
@@ -81,7 +81,7 @@ class Waiting(ServicePart):
             woken.wait(min(most, _WOKEN_SECONDS))
             woken.clear()  # before the look: what ends behind that sets it again
 
-        with self.ends.notify_on_end(task_id, woken.set):
+        with self.task_ends.notify_on_end(task_id, woken.set):
             yield pause
 
 

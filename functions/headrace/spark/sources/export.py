@@ -75,7 +75,7 @@ BLOCK: Final = 16 * 1024 * 1024
 """Bytes of lines that are decoded at a time."""
 IN_MEMORY: Final = 16 * 1024 * 1024
 """Bytes of a file as it is packed; the rest of a larger one waits in a temporary file."""
-_SPENT: Final = TaskColumn("spent", "string", "text", keys.SPENT, "what is left of a task")
+_SPENT: Final = TaskColumn("ended_in", "string", "text", keys.ENDED_IN, "what is left of a task")
 _ID, _QUEUE, _STATE = (BY_NAME[name] for name in ("id", "queue", "state"))
 
 

@@ -165,7 +165,7 @@ def statement(change: Change, table: str) -> dict[str, Any]:
         return {"Statement": text, "Parameters": list(item.values())}
 
     writer = _PartiQL()
-    if change.gone and not change.spends:
+    if change.gone and not change.leaves_tombstone:
         head, which = f'DELETE FROM "{table}"', "OLD"  # noqa: S608  as above
     else:
         remove = "".join(f" REMOVE {path}" for path in writer.removals(change))
@@ -207,7 +207,7 @@ def single_write(change: Change, table: str) -> SingleWrite:
         )
     exists = f"attribute_exists({writer.name(keys.TASK_ID)})"
     common |= {"Key": {keys.TASK_ID: {"S": change.task_id}}}
-    if change.gone and not change.spends:
+    if change.gone and not change.leaves_tombstone:
         operation, returned = "delete_item", "ALL_OLD"
     else:
         operation, returned = "update_item", "ALL_OLD" if change.gone else "ALL_NEW"

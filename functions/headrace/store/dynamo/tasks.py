@@ -57,7 +57,7 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
     """
 
     arrivals = None
-    ends = None
+    task_ends = None
 
     def __init__(
         self,
@@ -264,11 +264,11 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
     ) -> dict[str, Task]:
         found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task_id: task for task_id, task in found.items() if not task.remains}
+        return {task_id: task for task_id, task in found.items() if not task.is_tombstone}
 
     def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
         found = self._found(task_ids)
-        return {task_id: task for task_id, task in found.items() if task.remains}
+        return {task_id: task for task_id, task in found.items() if task.is_tombstone}
 
     def _found(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True

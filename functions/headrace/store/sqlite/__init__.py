@@ -46,7 +46,7 @@ class SqliteStore(TaskTable, Control, Matches, FileUpkeep, LoggedWrites, Store):
         return self._arrivals
 
     @property
-    def ends(self) -> TaskEnds:
+    def task_ends(self) -> TaskEnds:
         """The signal that tasks have ended."""
         return self._ends
 

@@ -130,7 +130,7 @@ class Commit:
             return self._refuse(change, Refused(before, blocked))
         after = change.apply(before)
         times = TRANSACTION if change.also else 1
-        self._put(change.task_id, after or change.remains(before), times)
+        self._put(change.task_id, after or change.tombstone(before), times)
         for also in change.also:
             self._put_also(also, times)
         last = after or before

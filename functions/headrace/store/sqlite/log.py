@@ -30,7 +30,7 @@ class LoggedWrites:
         for number, at, old, new, payload, forgotten in rows:
             was, old_bytes = sides.read(old)
             now, new_bytes = sides.read(new, payload)
-            size = old_bytes if now is None or now.remains else new_bytes
+            size = old_bytes if now is None or now.is_tombstone else new_bytes
             writes.append(TaskWrite(number, at, was, now, bool(forgotten), size))
         return writes
 

@@ -97,7 +97,7 @@ def row_of(task: Task) -> Row:
     """Return *task* as a row."""
     rest = _encode(_Rest(*_rest_values(task))).decode()
     place: tuple[Any, ...] = (None, None, None)
-    if task.spent is None:
+    if task.ended_in is None:
         place = (task.place.queue, str(task.place.state), task.place.label)
     return (
         task.id,
@@ -115,7 +115,7 @@ def task_of(row: Row) -> Task:
     """Return the task of a row."""
     id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload = row
     known = _rest_of(rest)
-    place = known.spent if queue is None else Place.labelled(queue, STATES[state], label)
+    place = known.ended_in if queue is None else Place.labelled(queue, STATES[state], label)
     return Task(  # by position: with keywords it takes three times as long
         id_,
         place,

@@ -102,10 +102,10 @@ class TaskTable:
         consistent: bool = True,  # only the cost depends on this
     ) -> dict[str, Task]:
         found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task.id: task for task in found if not task.remains}
+        return {task.id: task for task in found if not task.is_tombstone}
 
     def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
-        return {task.id: task for task in self._found(task_ids) if task.remains}
+        return {task.id: task for task in self._found(task_ids) if task.is_tombstone}
 
     def _found(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True

@@ -72,7 +72,7 @@ def test_every_end_wakes_whoever_waits_whenever_it_comes(
     def waits_now_and_then() -> None:
         task_id = here.put()
         while not stop.is_set():
-            with here.store.ends.notify_on_end(task_id, lambda: None):
+            with here.store.task_ends.notify_on_end(task_id, lambda: None):
                 stop.wait(chance.uniform(0, 0.01))
 
     with ThreadPoolExecutor(4) as pool:
@@ -82,7 +82,7 @@ def test_every_end_wakes_whoever_waits_whenever_it_comes(
             pause = chance.choice([0, 0, 0.001, 0.002, 0.003, 0.01])
             ending = pool.submit(other.end, task_id, after=pause)
             begun, woken = time.monotonic(), threading.Event()
-            with here.store.ends.notify_on_end(task_id, woken.set):
+            with here.store.task_ends.notify_on_end(task_id, woken.set):
                 while here.use.tasks.get(task_id).state not in FINISHED:
                     assert woken.wait(LONG)
                     woken.clear()
@@ -102,7 +102,7 @@ def test_a_task_that_is_deleted_or_not_kept_has_ended(
     deleted, brief = here.put(), here.put("brief")
 
     woken = [threading.Event(), threading.Event()]
-    ends = here.store.ends
+    ends = here.store.task_ends
     with ends.notify_on_end(deleted, woken[0].set), ends.notify_on_end(brief, woken[1].set):
         other.use.tasks.delete(deleted)
         other.use.tasks.delete(brief)
@@ -138,7 +138,7 @@ def test_a_forked_child_is_woken_although_its_parent_waits_too(
 def test_closing_the_store_wakes_whoever_waits(here: Process) -> None:
     """The waiter looks then, and answers with the store's error."""
     woken = threading.Event()
-    with here.store.ends.notify_on_end(here.put(), woken.set):
+    with here.store.task_ends.notify_on_end(here.put(), woken.set):
         here.store.close()
         assert woken.wait(LONG)
 

@@ -25,7 +25,7 @@ NOT_KEPT: dict[str, Any] = {
     "keepalive_timeout_in_seconds": 5,
     "expires_in_seconds": 60,
 }
-QUARTER = limits.SPENT_SECONDS
+QUARTER = limits.TOMBSTONE_SECONDS
 
 
 def succeeded(world: World, queue: str) -> None:

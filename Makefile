@@ -246,10 +246,13 @@ lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml
 	@$(lock) --group peers --output-file requirements/peers.txt
 	@$(lock) --group generators --output-file requirements/generators.txt
 	@$(lock) --group e2e --output-file requirements/e2e.txt
-	@$(lock) pyproject.toml --extra server --extra delta --extra iceberg --group spark --output-file requirements/spark.txt
+	@$(lock) pyproject.toml --extra server --extra iceberg --group spark --output-file requirements/spark.txt
 	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements/spark-$(version).txt && ):
-	@$(lock) pyproject.toml --extra spark --extra iceberg --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j --output-file infra/spark/requirements.txt
+	@$(lock) pyproject.toml --extra spark --extra iceberg --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j $(patsubst %,--no-emit-package %,$(DELTA)) --output-file infra/spark/requirements.txt
 	@$(lock) pyproject.toml --extra server --group browser --constraint requirements/dev.txt --output-file requirements/browser.txt
+
+# What only a lake in a folder needs.
+DELTA := arro3-core deltalake deprecated wrapt
 
 # What only the command line of Chalice needs, which nobody calls.
 CHALICE_CLI := ansicon blessed click editor inquirer jinxed packaging pip pyyaml readchar runs setuptools wcwidth wheel xmod

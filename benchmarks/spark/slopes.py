@@ -29,7 +29,6 @@ def main() -> None:
     """Measure, and print a line for each size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("millions", type=float, nargs="+")
-    parser.add_argument("--format", default="parquet")
     given = parser.parse_args()
     folder = tempfile.mkdtemp()
     conf = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "4g"}
@@ -37,7 +36,7 @@ def main() -> None:
     try:
         warm = LakeFrames(spark, f"{folder}/warm")
         change_log(warm, WARM_UP)
-        rollup(warm, today=DAY + timedelta(days=1), form=given.format)
+        rollup(warm, today=DAY + timedelta(days=1))
         lake, old = LakeFrames(spark, f"{folder}/lake"), 0
         sizes = [int(number * 1_000_000) for number in given.millions]
         tenth = sizes[-1] // 10
@@ -47,7 +46,7 @@ def main() -> None:
             today = DAY + timedelta(days=day + 1)
             print(f"{size:>11,} new, {old:>11,} old, {queues:>6,} queues:", end="", flush=True)
             since = today - timedelta(days=1)
-            _told("rollup", partial(rollup, lake, today=today, form=given.format))
+            _told("rollup", partial(rollup, lake, today=today))
             _told("proof", partial(proof, lake, since=since))
             print()
             old += size

@@ -11,7 +11,7 @@ from importlib import import_module
 def words() -> argparse.Namespace:
     """Return the options; Glue adds words of its own, which say nothing to us."""
     parser = argparse.ArgumentParser(prog="lake.py", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--job", required=True, help="rollup, proof, compact or backfill")
+    parser.add_argument("--job", required=True, help="rollup, proof or backfill")
     parser.add_argument("--lake", required=True, help="s3://bucket/prefix, or a folder")
     parser.add_argument("--words", default="", help="of the job: --words=--since=-30d")
     options, _ = parser.parse_known_args()

@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from headrace.domain.times import instant_of
 from headrace.history.changelog import Line
 from headrace.history.proof import LATEST, ProofReport
-from headrace.spark.lake.checks import checks
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import CLOCKS_APART, proof, violations
+from headrace.spark.lake.proof import CLOCKS_APART, checks, proof, violations
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import changes
 from tests.pipeline.stories import HOUR, SECOND, Story, at, true_history, write

@@ -1,7 +1,7 @@
 """From raw lines to tables: golden stories, late and duplicate lines, runs repeated."""
 
 import dataclasses
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from headrace.domain.errors import Conflict, InvalidRequest
 from headrace.history.tally import Histogram
+from headrace.spark.lake import rollup as rollups
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import STATE, Rolled, rollup
 from headrace.spark.lake.schemas import (
     ATTEMPTS,
@@ -265,11 +265,7 @@ def test_late_lines_bring_their_day_up_to_date_and_the_levels_after_it(
     assert levels == [2, 3]
 
 
-def stamps(lake: LakeFrames) -> dict[str, str]:
-    return {file.name: file.stamp for file in lake.files.list("tables/")}
-
-
-def test_hours_run_one_by_one_are_the_same_as_at_once_and_read_what_is_new(
+def test_a_day_rolled_up_hour_by_hour_is_the_same_as_at_once(
     lake: LakeFrames, tmp_path: Any
 ) -> None:
     story = a_day()
@@ -281,33 +277,52 @@ def test_hours_run_one_by_one_are_the_same_as_at_once_and_read_what_is_new(
     whole = dataclasses.replace(lake, address=str(tmp_path / "whole"))
     write(whole.files, story.lines)
     rolled(whole)
-    made: list[dict[str, str]] = []
     for hour in range(3):
-        some = [line for line in story.lines if (line["at"] - START) // HOUR == hour]
-        write(lake.files, some)
-        assert rolled(lake).lines == len(some)
-        made.append(stamps(lake))
+        write(lake.files, [one for one in story.lines if (one["at"] - START) // HOUR == hour])
+        rolled(lake)
 
     assert everything(lake) == everything(whole)
-    assert made[0].items() <= made[1].items() <= made[2].items()
 
 
-def test_a_rollup_or_a_proof_beside_another_is_refused_in_a_line(
+def test_of_two_rollups_at_once_the_second_to_write_is_refused(
     day: LakeFrames, again: Again
 ) -> None:
-    lake = again(day)
+    lake, inside = again(day), list[Rolled]()
     story = Story("late")
     story.enqueue("late")
     write(lake.files, story.lines)
 
     def say(_: str) -> None:
-        with pytest.raises(Conflict, match=r"^a rollup is at work [^\n]*$"):
-            rolled(lake)
-        with pytest.raises(Conflict, match=r"^a rollup is at work [^\n]*$"):
-            proof(lake)  # else it would read an hour twice, or a file that is gone
+        if not inside:
+            inside.append(Rolled(()))
+            inside[0] = rolled(lake)
 
-    assert rolled(lake, say=say).days == (TODAY,)
-    assert rolled(lake) == Rolled(())
+    with pytest.raises(Conflict, match=r"^another job has written the table changes [^\n]*$"):
+        rolled(lake, say=say)
+
+    once = everything(lake)
+    assert len(once["changes"]) == inside[0].changes
+    assert rolled(lake, everything=True).days == (TODAY,)
+    assert everything(lake) == once
+
+
+def test_old_versions_are_removed_and_what_is_read_stays(
+    day: LakeFrames, again: Again, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, later, once = again(day), Story(), everything(day)
+    rolled(lake, everything=True)
+    later.now = START + DAY
+    later.enqueue("t5")
+    write(lake.files, later.lines)
+    monkeypatch.setattr(rollups, "VERSIONS_KEPT", timedelta(0))
+    rollup(lake, today=TODAY + timedelta(days=1))
+
+    for table in (CHANGES, ATTEMPTS):
+        of_day = lake.files.list(f"tables/{table.name}/data/")
+        assert len([one for one in of_day if f"day={TODAY}" in one.name]) == len(
+            [file for file in lake.log.files(table) if file.day == TODAY]
+        )
+    assert rows(lake, ATTEMPTS) == once[ATTEMPTS.name]
 
 
 def test_an_illegible_line_is_counted_and_left_out(lake: LakeFrames) -> None:

@@ -70,18 +70,10 @@ LAKE_JOBS: Final = (
     SparkJob(
         "rollup",
         "Bring the tables up to the raw changes.\n\n"
-        "Every hour that has something new is made anew, so it may be repeated at will.",
+        "It makes every day that has new changes again, so it may be repeated at will.",
         "headrace lake rollup --lake s3://history/headrace",
-        (
-            click.Option(["--all", "everything"], is_flag=True, help="Make every day anew."),
-            click.Option(
-                ["--format", "form"],
-                type=click.Choice(("parquet", "iceberg", "delta")),
-                help="Of the tables, at the first rollup.",
-            ),
-        ),
+        (click.Option(["--all", "everything"], is_flag=True, help="Make every day again."),),
     ),
-    SparkJob("compact", "Put the small files of each day together.", "headrace lake compact"),
     SparkJob(
         "proof",
         "Prove every task's history against the lifecycle.\n\n"

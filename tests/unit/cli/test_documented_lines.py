@@ -29,7 +29,6 @@ ELSEWHERE: Final = {
     "task tail": "tests/functional/test_cli.py",
     "station start": "tests/pipeline/test_station_command.py",
     "lake rollup": "tests/pipeline/test_command.py",
-    "lake compact": "tests/pipeline/test_compact.py",
     "lake backfill": "tests/pipeline/test_command.py",
     "lake proof": "tests/pipeline/test_command.py",
     "lake replay": "tests/pipeline/test_command.py",

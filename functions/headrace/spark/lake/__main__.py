@@ -22,8 +22,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.spark.exit_codes import DONE, FAILED, exit_code, hush
 from headrace.spark.lake.frames import LakeFrames, absolute
 from headrace.spark.lake.proof import last_days, proof, proof_with_table
-from headrace.spark.lake.rollup import compact, rollup
-from headrace.spark.lake.turn import undisturbed
+from headrace.spark.lake.rollup import rollup
 from headrace.spark.session import session
 from headrace.store.lake import FolderLake, lake_at
 
@@ -127,9 +126,9 @@ def _look_for(address: str, *, begins: bool) -> None:
         raise InvalidRequest(message)
 
 
-def _rollup(lake: LakeFrames, output: JobOutput, *, everything: bool, form: str | None) -> int:
+def _rollup(lake: LakeFrames, output: JobOutput, *, everything: bool) -> int:
     today = datetime.now(UTC).date()
-    done = rollup(lake, today=today, everything=everything, form=form, say=output.progress)
+    done = rollup(lake, today=today, everything=everything, say=output.progress)
     days = ", ".join(map(str, done.days)) or "none"
     lines = [
         f"days        {days}",
@@ -138,16 +137,6 @@ def _rollup(lake: LakeFrames, output: JobOutput, *, everything: bool, form: str 
         f"illegible   {done.illegible:,}",
     ]
     output.outcome({**asdict(done), "duplicates": done.duplicates}, lines)
-    return DONE
-
-
-def _compact(lake: LakeFrames, output: JobOutput) -> int:
-    done = compact(lake, say=output.progress)
-    lines = [
-        f"{one.table}: {one.days} days, {one.files_before:,} files are now {one.files_after:,}"
-        for one in done
-    ]
-    output.outcome({"tables": [asdict(one) for one in done]}, lines or ["nothing to compact"])
     return DONE
 
 
@@ -208,11 +197,6 @@ def _backfill(lake: LakeFrames, output: JobOutput, *, export: str, payloads: str
     return DONE
 
 
-def _alone(run: Callable[..., int], lake: LakeFrames, *given: object, **options: object) -> int:
-    with undisturbed(lake, "replay"):
-        return run(lake, *given, **options)
-
-
 def _replay(  # noqa: PLR0913 (its options)
     lake: LakeFrames,
     output: JobOutput,
@@ -268,10 +252,9 @@ def parsed_call(arguments: Sequence[str] | None) -> LakeCall | int:
 def _command() -> click.Group:
     jobs: dict[str, Callable[..., int]] = {
         "rollup": _rollup,
-        "compact": _compact,
         "proof": _proof,
         "backfill": _backfill,
-        "replay": partial(_alone, _replay),
+        "replay": _replay,
     }
     group = click.Group("headrace lake", params=[LAKE, *OUTPUT], help=__doc__)
     for job in LAKE_JOBS:

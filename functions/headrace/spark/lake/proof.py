@@ -15,14 +15,19 @@ from pyspark.sql import functions as f
 
 from headrace.domain.task import State
 from headrace.domain.times import instant_of
-from headrace.history.proof import LATEST, REMEMBERED, REPORTS, Finding, ProofReport
-from headrace.spark.lake import standing
-from headrace.spark.lake.checks import checks
+from headrace.history.proof import (
+    LATEST,
+    REMEMBERED,
+    REPORTS,
+    Finding,
+    ProofReport,
+    conditions,
+)
+from headrace.spark.lake import snapshots
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.rollup import rollup, standings
+from headrace.spark.lake.rollup import RollupState, rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.lake.tables import filled_in
-from headrace.spark.lake.turn import undisturbed
 from headrace.spark.sources import TABLE, register
 
 EXAMPLES: Final = 20
@@ -55,27 +60,12 @@ def proof(
     *live* are the tasks that the table held at *live_at* (``task_id``, ``created_at``): with it
     lost tasks are found, that were never ended and yet are not there.  The changes must reach
     beyond that moment, or what ended shortly before it seems lost.
-
-    Raises Conflict while another job writes tables that are bare folders.
     """
-    with undisturbed(lake, "proof"):
-        return _proved(lake, since, live, live_at, now, say)
-
-
-def _proved(
-    lake: LakeFrames,
-    since: date | None,
-    live: DataFrame | None,
-    live_at: datetime | None,
-    now: datetime | None,
-    say: Callable[[str], None],
-) -> ProofReport:
     made: dict[str, Any] = {"made_at": now, "since": since, "live": live is not None}
     changes = lake.read(CHANGES, since)
     before = None
     if since is not None:
-        begin = datetime(since.year, since.month, since.day, tzinfo=UTC)
-        before = standing.open_at(lake, standings(lake), begin)
+        before = snapshots.open_at(lake, RollupState.of(lake).snapshots, since)
     say("looking at " + (f"changes since {since}" if since else "all changes"))
     recorded = f.unix_micros("recorded_at")
     size = changes.agg(
@@ -115,8 +105,8 @@ def last_days(lake: LakeFrames) -> date | None:
 
     None for a lake without changes.
     """
-    days = lake.files_of(CHANGES)
-    return max(days) - timedelta(days=1) if days else None
+    last = max((file.day for file in lake.log.files(CHANGES)), default=None)
+    return None if last is None else last - timedelta(days=1)
 
 
 def live_tasks(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -200,6 +190,11 @@ def violations(
     found = _findings(chained, kind, f.coalesce("queue_to", "queue_from"), _seen())
     found = found.unionByName(_reused(changes))
     return found if live is None else found.unionByName(_lost(chained, live, live_at))
+
+
+def checks() -> dict[str, Column]:
+    """Return for each kind of violation when a change is one."""
+    return {kind: f.expr(text) for kind, text in conditions(second="INTERVAL 1 SECOND").items()}
 
 
 def _overdue(last: datetime) -> Column:

@@ -19,7 +19,6 @@ from pyspark.sql import functions as f
 
 from headrace.history.series import (
     FILES,
-    SERIES,
     SPAN,
     Span,
     Unreadable,
@@ -29,9 +28,9 @@ from headrace.history.series import (
 )
 from headrace.history.tally import COUNTED, RATIO, Activity, Histogram
 from headrace.spark.lake.frames import LakeFrames
-from headrace.spark.lake.schemas import COUNTS, DAY, HOUR, QUEUE_MINUTES
-from headrace.spark.lake.standing import ready
-from headrace.spark.lake.tables import micros_between, within_hour
+from headrace.spark.lake.schemas import COUNTS, DAY, QUEUE_MINUTES
+from headrace.spark.lake.snapshots import ready
+from headrace.spark.lake.tables import micros_between, within_day
 from headrace.store.lake import lake_at
 
 _PER_NATURAL: Final = 1 / math.log(RATIO)
@@ -41,14 +40,14 @@ _EVENTS: Final = tuple(event.value for event in COUNTED)
 
 
 def queue_minutes(changes: DataFrame, before: DataFrame, left: DataFrame) -> DataFrame:
-    """Activity minute by minute in *changes*, which are of hours in a row.
+    """Return the activity minute by minute in *changes*, which are all from some day on.
 
     *before* has for each ``queue`` how many tasks were waiting (``backlog``) and ``inflight`` when
-    the first of these hours began; a queue that is not in it had none.  *left* has for each
+    that day began; a queue that is not in it had none.  *left* has for each
     ``queue`` since when the longest due of those is ``ready`` that wait after the last change.
     """
     levels = _levels(_minutes(_facts(changes)), before, left)
-    return levels.select(*QUEUE_MINUTES.names, f.hour("minute").alias(HOUR))
+    return levels.select(*QUEUE_MINUTES.names)
 
 
 def bucket_of(micros: Column) -> Column:
@@ -92,7 +91,7 @@ def _facts(changes: DataFrame) -> DataFrame:
     waited, took = micros_between("due_from", "started_at"), micros_between("started_at", "at")
     moves = changes.where("move != 'heartbeat'").select(
         "*",
-        f.date_trunc("minute", within_hour("at")).alias("minute"),
+        f.date_trunc("minute", within_day("at")).alias("minute"),
         kind.alias("_kind"),
         f.when(move == "dequeue", waited).when(ran, took).alias("_micros"),
         ready("from").alias("_ready"),
@@ -176,16 +175,14 @@ def publish(
 ) -> None:
     """Write the series of *days* that are over, and of those that ended since the last run.
 
-    Of all such days if *days* is None, or none was ever written, or each queue had files of its
-    own, as once was so.  So each is written once, however often a rollup runs, unless something
-    comes late for it.
+    Of all such days if *days* is None, or none was ever written.  So each is written once, however
+    often a rollup runs, unless something comes late for it.
     Then every day before *today* counts as rolled up, from the first there ever was.
     """
     before = _span(lake)
     if before is None or days is None:
         say("series of all days")
         rolled = _written(lake, lake.read(QUEUE_MINUTES).where(f.col(DAY) < f.lit(today)))
-        lake.remove(SERIES, "queue=*")
     else:
         rolled = {before.begin, *days}
         ended = (before.end + timedelta(number) for number in range((today - before.end).days))
@@ -240,6 +237,6 @@ _DAYS: Final = pa.schema([(DAY, pa.date32())])
 
 def _activities(rows: Iterable[dict[str, Any]]) -> Iterator[tuple[int, Activity]]:
     for row in rows:
-        numbers = [row[event] or 0 for event in _EVENTS]  # null in days rolled up without it
+        numbers = [row[event] for event in _EVENTS]
         wait, run = Histogram(dict(row["wait"] or {})), Histogram(dict(row["run"] or {}))
         yield row["minute"], Activity(numbers, wait, run, row["waiting_change"])

@@ -23,11 +23,7 @@ Type: TypeAlias = Literal[
 ]
 
 DAY: Final = "dt"
-"""The column by which every table is in folders: the UTC day the stream recorded a change."""
-
-
-HOUR: Final = "hh"
-"""What a frame has besides on its way to the lake: the hour in which a change was recorded."""
+"""The column by whose values tables are written: the UTC day on which a change was recorded."""
 
 _TYPES: Final[Mapping[str, Type]] = {"tags": "map<string,string>", "keepalive": "double"}
 REPLAYED_TYPES: Final[Mapping[str, Type]] = {
@@ -253,6 +249,44 @@ FAILURES: Final = Table(
 )
 
 TABLES: Final = (CHANGES, ATTEMPTS, TASKS, QUEUE_MINUTES, FAILURES)
+"""The tables that the docs show."""
+
+OPEN_TASKS: Final = Table(
+    "open_tasks",
+    ("task_id", "created_at"),
+    "Tasks that waited or were in flight when a day began, each as of its latest version.",
+    (
+        *_LIFE,
+        LakeColumn("version", "bigint", "of its latest change"),
+        LakeColumn("queue", "string", "the queue"),
+        LakeColumn("state", "string", "ENQUEUED or INFLIGHT"),
+        LakeColumn("ready_at", "timestamp", "when it was due"),
+        LakeColumn("attempts", "int", "deliveries counted"),
+        LakeColumn("lease", "string", "digest of its lease"),
+        LakeColumn("lease_end", "timestamp", "end of its lease"),
+        LakeColumn("lease_group", "string", "digest of the group that its lease is under"),
+        LakeColumn("expires_at", "timestamp", "when it expires if nobody takes it"),
+        LakeColumn("at", "timestamp", "when that change was made"),
+        LakeColumn(DAY, "date", "the day that began"),
+    ),
+    ("queue", "task_id"),
+)
+
+QUEUE_LEVELS: Final = Table(
+    "queue_levels",
+    ("queue",),
+    "How many tasks a queue had when a day began.",
+    (
+        LakeColumn("queue", "string", "the queue"),
+        LakeColumn("backlog", "bigint", "tasks waiting"),
+        LakeColumn("inflight", "bigint", "tasks in flight"),
+        LakeColumn(DAY, "date", "the day that began"),
+    ),
+    ("queue",),
+)
+
+EVERY_TABLE: Final = (*TABLES, OPEN_TASKS, QUEUE_LEVELS)
+"""All tables of a lake, also those that only the jobs read."""
 
 
 def markdown() -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from headrace.domain.filters import BLANKS
 from headrace.history.changelog import FILLED
-from headrace.spark.lake.schemas import ATTEMPTS, CHANGES, DAY, FAILURES, HOUR, TASKS
+from headrace.spark.lake.schemas import ATTEMPTS, CHANGES, DAY, FAILURES, TASKS
 
 IDS_KEPT: Final = 10
 SAME: Final = ("move", "queue_to", "state_to", "lease_to", "lease_from", "settled")
@@ -52,7 +52,6 @@ def changes(raw: DataFrame) -> DataFrame:
         .select(
             *(instants.get(name, f.col(name)) for name in raw.columns),
             f.to_date(recorded).alias(DAY),
-            f.hour(recorded).alias(HOUR),
         )
     )
     in_order = Window.partitionBy(*CHANGES.key).orderBy(
@@ -62,7 +61,7 @@ def changes(raw: DataFrame) -> DataFrame:
     copy = f.lag(story).over(in_order).eqNullSafe(story)
     surplus = f.when(filled_in(), f.row_number().over(in_order) > 1).otherwise(copy)
     once = lines.withColumn("_surplus", surplus).where("NOT _surplus")
-    return once.select(*CHANGES.names, HOUR)
+    return once.select(*CHANGES.names)
 
 
 def micros_between(start: str, end: str) -> Column:
@@ -91,7 +90,7 @@ def attempts(changes: DataFrame) -> DataFrame:
         "wait_micros": micros_between("due_from", "started_at"),
         "run_micros": micros_between("started_at", "at"),
     }
-    return ended.withColumns({**_left(outcome), **own}).select(*ATTEMPTS.names, HOUR)
+    return ended.withColumns({**_left(outcome), **own}).select(*ATTEMPTS.names)
 
 
 def tasks(changes: DataFrame) -> DataFrame:
@@ -111,7 +110,7 @@ def tasks(changes: DataFrame) -> DataFrame:
         "total_micros": micros_between("enqueued_from", "at"),
         "attempts": f.col("attempts_from"),
     }
-    return ended.withColumns({**_left(outcome), **own}).select(*TASKS.names, HOUR)
+    return ended.withColumns({**_left(outcome), **own}).select(*TASKS.names)
 
 
 def _left(outcome: Column) -> dict[str, Column]:
@@ -122,7 +121,6 @@ def _left(outcome: Column) -> dict[str, Column]:
         "ended_at": f.col("at"),
         "outcome": outcome,
         "to_queue": f.when(f.col("move") == "move", f.col("queue_to")),
-        HOUR: f.hour("recorded_at"),
     }
 
 
@@ -138,9 +136,8 @@ def failures(changes: DataFrame) -> DataFrame:
         "at",
         "task_id",
         "dt",
-        f.hour("recorded_at").alias(HOUR),
     )
-    alike = ("queue", "hour", "fingerprint", "dt", HOUR)
+    alike = ("queue", "hour", "fingerprint", "dt")
     by_time = Window.partitionBy(*alike).orderBy("at", "task_id")
     ranked = failed.withColumn("place", f.row_number().over(by_time))
     first = f.when(f.col("place") == 1, f.col("error_message"))
@@ -154,7 +151,7 @@ def failures(changes: DataFrame) -> DataFrame:
         f.max("at").alias("last_at"),
         f.sort_array(f.collect_list(some)).getField("task_id").alias("task_ids"),
     )
-    return counted.select(*FAILURES.names, HOUR)
+    return counted.select(*FAILURES.names)
 
 
 def fingerprint(error_type: str, message: str) -> Column:
@@ -166,11 +163,11 @@ def fingerprint(error_type: str, message: str) -> Column:
     return f.substring(f.sha2(whole, 256), 1, 16)
 
 
-def within_hour(instant: str) -> Column:
-    """Return the column *instant*, moved into the hour in which its row was recorded.
+def within_day(instant: str) -> Column:
+    """Return the column *instant*, moved into the day on which its row was recorded.
 
-    Service and stream look at two clocks; near a full hour they may tell two hours.
+    The service and the stream have two clocks; near midnight they may show two days.
     """
-    start = f.date_trunc("hour", "recorded_at")
-    end = f.timestamp_micros(f.unix_micros(start) + f.lit(3_599_999_999))
+    start = f.date_trunc("day", "recorded_at")
+    end = f.timestamp_micros(f.unix_micros(start) + f.lit(86_399_999_999))
     return f.least(f.greatest(f.col(instant), start), end)

@@ -66,7 +66,7 @@ def _lives(client: Client, service: EmbeddedService, tasks: int) -> None:
             batch_size=BATCH,
             wait_seconds=0,
             worker="profile:1",
-            keepalive=None,
+            lease_seconds=None,
             key=new_idempotency_key(),
             attempt=1,
         )

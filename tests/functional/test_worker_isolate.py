@@ -33,7 +33,7 @@ class IsolatedWorker(WorkerHarness):
             self.client.create_queue(queue)
 
     def start(self, **settings: Any) -> Worker:
-        settings = {"queues": ["mail", *QUEUES], "concurrency": 1, "keepalive": 1, **settings}
+        settings = {"queues": ["mail", *QUEUES], "concurrency": 1, "lease_seconds": 1, **settings}
         return super().start(isolate=True, **settings)
 
     def ends(self) -> None:

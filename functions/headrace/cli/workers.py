@@ -100,8 +100,7 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
     metavar="TIME",
     help="What a process of --isolate may take to load the app: 30s.",
 )
-@click.option("--keepalive", **TIME, help="How long leases last.")
-@click.option("--group-lease", is_flag=True, help="One lease over all tasks, of 60s.")
+@click.option("--lease-seconds", **TIME, help="How long leases last.")
 @click.option("--sync", is_flag=True, help="Before that, do as `headrace sync` does.")
 @click.option("--prune", is_flag=True, help="With --sync, as there.")
 @click.option(

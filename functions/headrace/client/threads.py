@@ -1,6 +1,7 @@
 """What a program that goes on needs: threads that act in turn, and signals as a call."""
 
 import logging
+import math
 import signal
 import threading
 import time
@@ -120,6 +121,24 @@ def every(seconds: float, action: Callable[[], object]) -> Step:
         started = time.monotonic()
         action()
         return max(0.0, started + seconds - time.monotonic())
+
+    return step
+
+
+def in_turn(*steps: Step) -> Step:
+    """Return a step that runs the one of *steps* that has been due for the longest time.
+
+    A step that raises is due again after a second.
+    """
+    due = dict.fromkeys(steps, 0.0)
+
+    def step() -> float:
+        first = min(due, key=lambda one: due[one])
+        if (now := time.monotonic()) >= due[first]:
+            due[first] = now + 1.0
+            rest = first()
+            due[first] = math.inf if rest is None else time.monotonic() + rest
+        return max(0.0, min(due.values()) - time.monotonic())
 
     return step
 

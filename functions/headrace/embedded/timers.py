@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final, Protocol, Self
 from uuid import uuid4
 
-from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, every
+from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, every, in_turn
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import Unavailable
 from headrace.embedded.service import EmbeddedService
@@ -77,26 +77,26 @@ class EmbeddedTimers:
     def __init__(self, service: EmbeddedService, *, now: Callable[[], datetime]) -> None:
         self._use = service.use
         self.seat = timers_seat(service.store, now)
-        self._ending = False
         self._resting: str | None = None  # the reason that was logged last
         self._push = Dispatchers(service.use)
         self._recorder = _recorder_of(service, self._push.arrived)
-        works: dict[str, Step] = {
-            "reaper": every(MINUTE, self._use.reaping.run),
-            "scheduler": every(MINUTE, self._use.ticking.run),
-            "actions": every(_LOOK_FOR_ACTIONS, self._act),
-            "recorder": self._recorder.step,
-            "push": self._push.step,
-            "batches": every(MINUTE, self._use.recording.service.counters.post_left),
-        }
+        upkeep = [
+            every(MINUTE, self._use.reaping.run),
+            every(_LOOK_FOR_ACTIONS, self._act),
+            every(MINUTE, self._use.recording.service.counters.post_left),
+        ]
         if isinstance(service.store, SqliteStore):
-            works["broom"] = every(MINUTE, partial(sweep, service.store))
-        self._threads = [
-            PeriodicThread("headrace-seat", self._sit, log=_log, after_fault=RENEWED_EVERY),
-            *(
-                PeriodicThread(f"headrace-{name}", self._while_held(work), log=_log)
-                for name, work in works.items()
+            upkeep.append(every(MINUTE, partial(sweep, service.store)))
+        # What takes long does not hold up what must be on time.
+        steps = {
+            "recorder": in_turn(self._sit, self._while_held(self._recorder.step, _FREE_AGAIN)),
+            "scheduler": self._while_held(
+                in_turn(every(MINUTE, self._use.ticking.run), self._push.step)
             ),
+            "upkeep": self._while_held(in_turn(*upkeep)),
+        }
+        self._threads = [
+            PeriodicThread(f"headrace-{name}", step, log=_log) for name, step in steps.items()
         ]
 
     def __enter__(self) -> Self:
@@ -107,7 +107,6 @@ class EmbeddedTimers:
 
     def __exit__(self, *_: object) -> None:
         """Stop the jobs and give up the seat."""
-        self._ending = True
         for thread in self._threads:
             thread.stop()
         self._push.stop()
@@ -143,15 +142,17 @@ class EmbeddedTimers:
         return RENEWED_EVERY if taken else _FREE_AGAIN
 
     def _act(self) -> None:
-        """Process actions on many tasks while there are any."""
+        """Process actions on many tasks for a second at most."""
         if self._use.actions.any_unfinished():
-            goes_on = lambda: MINUTE if self.seat.held and not self._ending else 0.0  # noqa: E731
-            self._use.action_work.run(time_left=goes_on)
+            until = time.monotonic() + _LOOK_FOR_ACTIONS
+            self._use.action_work.run(time_left=lambda: until - time.monotonic())
 
-    def _while_held(self, work: Step) -> Step:
+    def _while_held(self, work: Step, rest: float = UNTIL_WOKEN) -> Step:
+        """Run *work* only if this process has the seat; `_sit` wakes the threads when it does."""
+
         def step() -> float | None:
             if not self.seat.held:
-                return UNTIL_WOKEN  # _sit() wakes this thread
+                return rest
             try:
                 return work()
             except Unavailable as error:

@@ -137,6 +137,9 @@ class Reply:
         return self.content or ""
 
 
+POLL_AFTER: Final = "X-Poll-After"
+"""The header with the pause in seconds that the service recommends between two requests."""
+
 _CURRENT: Final[ContextVar[Request]] = ContextVar("headrace_request")
 
 

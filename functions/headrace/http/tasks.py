@@ -28,7 +28,7 @@ from headrace.http.parameters import (
     shows_payload,
     task_id,
 )
-from headrace.http.request import Reply, principal
+from headrace.http.request import POLL_AFTER, Reply, principal
 from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from headrace.ops.tasks.inspect import Counted, TaskListing
 
 routes: Final = Routes("Tasks")
-POLL_AFTER: Final = "X-Poll-After"
 """The header with the seconds until a client should ask again for a task that has not ended."""
 
 WaitForEnd: TypeAlias = Annotated[

@@ -24,7 +24,7 @@ from headrace.http.fields import (
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.request import principal
+from headrace.http.request import POLL_AFTER, Reply, principal
 from headrace.http.routing import Routes
 from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import WORKERS
@@ -128,19 +128,21 @@ def worker_answer(worker: LiveWorker) -> service_wire.WorkerSeen:
 
 
 @routes.add("PUT", "/v1/workers/{name}", Permission.WORK, examples=PUT_WORKER)
-def put_worker(name: NameInPath, body: HeartbeatBody) -> service_wire.Commanded:
+def put_worker(name: NameInPath, body: HeartbeatBody) -> Commanded | Reply:
     """Send a worker heartbeat.
 
     A worker sends a heartbeat every 30 seconds and gets the command for it. The names of workers
     are shared by all queues. A worker is no longer listed after 5 minutes without a heartbeat, or
     after a heartbeat with `stopped`. A command is for one process: a worker with another
     `started_at` does not get it. 403 also if a worker of this name is alive on queues that the key
-    is not for. One write unit for each KiB.
+    is not for. One write unit for each KiB. `X-Poll-After` is the number of seconds that the
+    service recommends between two requests: a tenth or less if it runs on one machine.
     """
     use = current_service()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
     command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
-    return Commanded(command=command)
+    poll_after = f"{use.deliveries.poll_after_seconds:g}"
+    return Reply(Commanded(command=command), headers={POLL_AFTER: poll_after})
 
 
 @routes.add("GET", "/v1/workers", Permission.LIST, description=keys_of(WORKERS))

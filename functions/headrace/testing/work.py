@@ -18,11 +18,17 @@ from headrace.client.app.execution import TaskRoute
 from headrace.client.app.outcomes import Cancelled
 from headrace.client.client import Client
 from headrace.client.sending import Report
-from headrace.client.worker.fetcher import check_queues
-from headrace.client.worker.handlers import CoroutineAttempt, ThreadAttempt
+from headrace.client.worker.fetch import check_queues
 from headrace.client.worker.inflight import Interruption, RunningHandler
-from headrace.client.worker.reporting import instead_of_invalid, was_cancelled
-from headrace.client.worker.service import Refused, WorkerService, failure_instead, send_each
+from headrace.client.worker.reports import (
+    Refused,
+    failure_instead,
+    instead_of_invalid,
+    send_each,
+    was_cancelled,
+)
+from headrace.client.worker.run import CoroutineAttempt, ThreadAttempt
+from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task

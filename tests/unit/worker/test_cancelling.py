@@ -28,7 +28,7 @@ def test_a_handler_whose_task_is_cancelled_is_stopped_by_the_next_heartbeat(
 
     harness.handle(handler)
     (task,) = harness.put(1)
-    harness.start(keepalive=1)
+    harness.start(lease_seconds=1)
     harness.wait_begun()
 
     harness.client.cancel_task(task)
@@ -52,7 +52,7 @@ def test_nothing_is_reported_however_the_handler_ends_then(
 
     harness.handle(handler)
     (task,) = harness.put(1)
-    harness.start(keepalive=1)
+    harness.start(lease_seconds=1)
     harness.wait_begun()
 
     harness.client.cancel_task(task)
@@ -73,7 +73,7 @@ def test_a_task_that_was_cancelled_before_its_turn_never_begins(harness: WorkerH
 
     harness.handle(handler)
     first, second = harness.put("first", "second")
-    harness.start(concurrency=1, prefetch=1, keepalive=1)
+    harness.start(concurrency=1, prefetch=1, lease_seconds=1)
     harness.wait_begun()
     until(lambda: harness.client.count_tasks("mail").by_state[State.INFLIGHT] == 2)
     waiting = second if ran == ["first"] else first
@@ -95,7 +95,7 @@ def test_a_worker_that_stops_does_not_release_a_cancelled_task(harness: WorkerHa
 
     harness.handle(deaf)
     (task,) = harness.put(1)
-    harness.start(shutdown_timeout=0, keepalive=1)
+    harness.start(shutdown_timeout=0, lease_seconds=1)
     harness.wait_begun()
     harness.client.cancel_task(task)
     until(lambda: f"cancelled: {task}" in harness.noting.all)

@@ -13,11 +13,13 @@ import pytest
 from prometheus_client import REGISTRY
 
 from headrace.client.worker import settings
+from headrace.client.worker.settings import WorkerOptions, WorkerSettings
 from headrace.client.worker.worker import Worker
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
+SETTINGS = GUIDE.partition("## Settings")[2].partition("\n## ")[0]
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-FOR_TESTS = {"app", "client", "service", "monotonic", "now", "sleep", "chance"}
+FOR_TESTS = {"self", "app", "client", "service", "monotonic", "now", "chance", "options"}
 
 
 @pytest.fixture
@@ -52,10 +54,10 @@ def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
 
 
 def test_every_setting_is_named_with_its_default() -> None:
-    named = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", GUIDE, re.MULTILINE))
-    taken = inspect.signature(Worker).parameters
+    named = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", SETTINGS, re.MULTILINE))
+    taken = {*inspect.signature(Worker).parameters, *WorkerOptions.__annotations__} - FOR_TESTS
 
-    for name in taken.keys() - FOR_TESTS:
-        assert name in named, name
+    assert taken == named.keys()
     assert str(settings.THREADS) in named["concurrency"]
-    assert f"{taken['shutdown_timeout'].default:g} s" in named["shutdown_timeout"]
+    default = WorkerSettings.of(["mail"]).shutdown_timeout
+    assert f"{default:g} s" in named["shutdown_timeout"]

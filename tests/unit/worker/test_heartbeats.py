@@ -20,7 +20,7 @@ def test_leases_of_what_runs_and_of_what_waits_are_kept_by_shared_calls(
 ) -> None:
     harness.handle_waiting()
     ids = harness.put(*range(5))
-    harness.start(concurrency=1, prefetch=4, keepalive=LEASE)
+    harness.start(concurrency=1, prefetch=4, lease_seconds=LEASE)
     harness.wait_begun()
     begun = harness.clock.now
 
@@ -44,7 +44,7 @@ def test_progress_travels_with_the_next_heartbeat_as_it_was(harness: WorkerHarne
     harness.handle(handler)
     (task,) = harness.put(1)
     harness.cut("/reports")
-    harness.start(keepalive=LEASE)
+    harness.start(lease_seconds=LEASE)
     harness.wait_begun()
     until(lambda: heartbeats(harness))  # one that gets lost, and is sent again
     harness.restore()
@@ -58,7 +58,7 @@ def test_a_lease_that_the_service_no_longer_knows_stops_the_handler(
 ) -> None:
     harness.handle_waiting(kind)
     lost, kept = harness.put(1, 2)
-    harness.start(keepalive=LEASE)
+    harness.start(lease_seconds=LEASE)
     harness.wait_begun(2)
 
     harness.service.lapse([lost])
@@ -77,7 +77,7 @@ def test_a_lease_ends_by_itself_when_the_service_is_away_for_too_long(
 ) -> None:
     harness.handle_waiting()
     harness.put(1)
-    harness.start(keepalive=LEASE)
+    harness.start(lease_seconds=LEASE)
     harness.wait_begun()
 
     harness.cut()
@@ -90,7 +90,7 @@ def test_a_lease_ends_by_itself_when_the_service_is_away_for_too_long(
 def test_a_service_away_for_less_than_the_lease_harms_nothing(harness: WorkerHarness) -> None:
     harness.handle_waiting()
     (task,) = harness.put(1)
-    harness.start(keepalive=2 * LEASE)
+    harness.start(lease_seconds=2 * LEASE)
     harness.wait_begun()
     harness.cut()
     until(lambda: len(heartbeats(harness)) > 1)

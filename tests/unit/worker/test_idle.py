@@ -49,7 +49,7 @@ class Idle:
 
     def run(self, seconds: float) -> None:
         """Let so much time pass."""
-        steps = [thread.step for thread in self.worker.threads.values()]
+        steps = [thread.step for thread in self.worker.threads]
         due = dict.fromkeys(range(len(steps)), self._monotonic())
         end = self._monotonic() + seconds
         while (at := min(due.values())) < end:

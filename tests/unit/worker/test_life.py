@@ -317,7 +317,7 @@ def test_a_handler_that_cancels_its_own_task_has_failed(harness: WorkerHarness) 
     [
         ("/dequeue", "fetching"),
         ("/reports", "reports"),
-        ("/workers/w", "worker-heartbeat"),
+        ("/workers/w", "heartbeats"),
     ],
 )
 def test_an_internal_thread_that_ends_takes_the_worker_with_it(
@@ -350,12 +350,12 @@ def test_after_a_standstill_leases_are_renewed_late_and_what_has_not_begun_is_re
     def handler(payload: str) -> str:
         if payload == "holds":
             hold_the_lock(2.5)
-            until(lambda: "This process stood still for 2." in caplog.text)
+            until(lambda: "This process stood still for" in caplog.text)
         return payload
 
     harness.handle(handler)
     first, *others = harness.put("holds", "a", "b", "c")
-    harness.start(concurrency=1, prefetch=5, keepalive=1)
+    harness.start(concurrency=1, prefetch=5, lease_seconds=1)
     harness.wait_for(first)
     until(lambda: all(harness.ending(task) != State.INFLIGHT for task in others))
     harness.stop()

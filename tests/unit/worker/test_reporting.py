@@ -25,7 +25,7 @@ def test_a_result_is_kept_and_reported_again_while_the_service_is_away(
 ) -> None:
     harness.handle_waiting()
     (task,) = harness.put(1)
-    worker = harness.start(keepalive=1)
+    worker = harness.start(lease_seconds=1)
     harness.wait_begun()
     harness.cut()
     harness.go_on.set()

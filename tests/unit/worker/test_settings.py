@@ -16,7 +16,7 @@ from headrace.domain.errors import InvalidRequest
         ({"queues": {"mail": float("nan")}}, "queues.mail", "above 0"),
         ({"queues": {"mail": 1}, "strict": True}, "strict", "exclude each other"),
         ({"concurrency": 0}, "concurrency", "1 to 10000"),
-        ({"keepalive": 0.5}, "keepalive", "1 to 43200"),
+        ({"lease_seconds": 0.5}, "lease_seconds", "1 to 43200"),
         ({"name": "x" * 257}, "name", "256 bytes"),
         ({"prune": True}, "prune", "needs sync"),
         ({"isolate": True}, "app", "variable of a module"),

@@ -2,8 +2,6 @@
 
 import random
 
-import pytest
-
 from headrace.domain.task import State
 from tests.unit.worker.worker_harness import WorkerHarness
 from tests.waiting import until
@@ -35,15 +33,12 @@ def test_strict_takes_queues_in_the_order_given(harness: WorkerHarness) -> None:
     assert order == ["urgent"] * 3 + ["bulk"] * 3
 
 
-@pytest.mark.parametrize("group_lease", [False, True])
-def test_a_dequeue_whose_answer_was_lost_leases_no_task_twice(
-    harness: WorkerHarness, *, group_lease: bool
-) -> None:
+def test_a_dequeue_whose_answer_was_lost_leases_no_task_twice(harness: WorkerHarness) -> None:
     harness.handle(lambda payload: payload)
     ids = harness.put(*range(10))
 
     with harness.service.faults.lose_answers(times=2, of="dequeue"):
-        harness.start(concurrency=3, group_lease=group_lease)
+        harness.start(concurrency=3)
         harness.wait_for(*ids)
 
     assert {harness.client.get_task(task).attempts for task in ids} == {1}

@@ -165,7 +165,7 @@ def test_the_metrics_of_a_worker_add_up(harness: WorkerHarness) -> None:
     harness.handle(handler, name="letters")
     harness.put("good", "good", "fail")
     cancelled, lost = harness.put("cancelled", "lost")
-    harness.start(observers=[PrometheusMetrics(registry)], keepalive=1)
+    harness.start(observers=[PrometheusMetrics(registry)], lease_seconds=1)
     harness.wait_begun(2)
     harness.client.cancel_task(cancelled)
     harness.service.lapse([lost])

@@ -65,7 +65,8 @@ class AttemptControl(Protocol):
 class TaskRoute:
     """Where a task goes: how it is run, under which name, and its time limits in seconds.
 
-    ``asked`` is the name that the payload asks for, where the app has nothing of that name.
+    With ``isolate`` it runs in a child process.  ``asked`` is the name that the payload asks for,
+    where the app has nothing of that name.
 
     A ``sync`` route is run by ``execute`` in a thread or process, an ``async`` one by
     ``execute_async`` in an asyncio task of its own.
@@ -75,6 +76,7 @@ class TaskRoute:
     name: str
     soft_timeout: float | None = None
     hard_timeout: float | None = None
+    isolate: bool = False
     asked: str | None = None
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Literal, NotRequired, TypeAlias, TypedDict, Unpack
+from typing import Literal, NamedTuple, NotRequired, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -148,14 +148,27 @@ class WorkerSign(TypedDict):
     stopped: NotRequired[bool]
 
 
-def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:
-    """Send a worker heartbeat; returns an operator's command: None, ``"quiet"`` or ``"stop"``."""
+class WorkerAnswer(NamedTuple):
+    """The answer to a worker heartbeat: a command, and the recommended pause between polls."""
+
+    command: str | None
+    poll_after_seconds: float
+
+
+def beat_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[WorkerAnswer]:
+    """Send a worker heartbeat."""
     fields = {**sign, "started_at": instant_text(sign["started_at"], field="started_at")}
 
-    def read(answer: RawAnswer) -> str | None:
-        return reads(Commanded)(answer).command
+    def read(answer: RawAnswer) -> WorkerAnswer:
+        return WorkerAnswer(reads(Commanded)(answer).command, answer.poll_after_seconds)
 
     return ApiCall("PUT", path_of("workers", name), read, body=lambda _: json_body(fields))
+
+
+def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:
+    """Send a worker heartbeat; returns an operator's command: None, ``"quiet"`` or ``"stop"``."""
+    call = beat_worker(name, **sign)
+    return ApiCall(call.method, call.path, lambda got: call.read(got).command, body=call.body)
 
 
 def list_workers(*, query: str | None = None) -> PagedCall[WorkerSeen]:

@@ -24,7 +24,7 @@ from headrace.client.sending import Report
 from headrace.client.settings import working_folder
 from headrace.client.threads import call_on_death, stop_signals
 from headrace.client.worker.logs import Configured
-from headrace.client.worker.reporting import failed, report_of
+from headrace.client.worker.reports import failed, report_of
 from headrace.client.worker.service import seconds_awake
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask

@@ -4,17 +4,14 @@ import enum
 import math
 import threading
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Final, TypeAlias
 
 from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import Codec
 from headrace.client.sending import Report, carried
-from headrace.client.worker.groups import GroupLease
 from headrace.client.worker.service import Monotonic
 from headrace.domain.limits import PROGRESS_BYTES
-from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask
 
 NOTHING: Final = object()
@@ -29,8 +26,6 @@ _LATE_HEARTBEAT_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 1.0
 """How long a handler may swallow the hard limit before it comes again."""
 
-_log = safe_logger("headrace.worker")
-
 
 class Interruption(enum.Enum):
     """Why a running handler is stopped, the mildest first."""
@@ -43,7 +38,7 @@ class Interruption(enum.Enum):
 
 
 class RunningHandler:
-    """A handler at work; what it need not do is left out by the classes made of this one."""
+    """A running handler; its subclasses leave out what they do not need."""
 
     def interrupt(self, why: Interruption) -> None:
         """Make it end soon; never waits for that."""
@@ -52,7 +47,7 @@ class RunningHandler:
         """End it by force, where that is possible: it was cancelled, and has had its time."""
 
     def prolonged(self, expires_at: datetime, seconds: float) -> None:
-        """Hear of the new end of its lease, in *seconds*, where it does not see what is held."""
+        """Pass on the new end of the lease, in *seconds*, to another process."""
 
     def ended(self) -> None:
         """Take back an interruption that has not arrived yet; called where the handler ran."""
@@ -65,12 +60,11 @@ class _Stage(enum.Enum):
 
 
 class InflightTask:
-    """A leased task from the moment it is taken to the end of its handler.
+    """A leased task, from the dequeue to the end of its handler.
 
-    It waits, runs, and is over; only what waits can be withdrawn, only what runs interrupted.
-    Times are of the monotonic clock.  To the app it is the `Control` of the attempt.
-    ``group`` is the lease that it is under with others, if it is; ``lease_lost`` is whether the
-    worker has noticed that it is over.
+    It waits, runs, and is over; only a waiting task can be withdrawn, only a running one
+    interrupted.  Times are of the monotonic clock.  To the app it is the `AttemptControl`.
+    ``lease_lost`` is whether the worker has noticed that the lease is over.
     """
 
     def __init__(
@@ -78,25 +72,20 @@ class InflightTask:
         task: LeasedTask,
         route: TaskRoute,
         *,
-        now: float,
         lease_ends: float,
-        group: GroupLease | None = None,
-        codec: Codec | None = None,
-        monotonic: Monotonic | None = None,
+        codec: Codec,
+        monotonic: Monotonic,
     ) -> None:
-        """*codec* writes progress; without one it is not looked at before it is sent.
-
-        *monotonic* is the clock by which a handler that asks is told that its lease is over.
-        """
-        self.task, self.route, self.group = task, route, group
+        """Hold *task*, whose lease ends at *lease_ends*; *codec* writes its progress."""
+        self.task, self.route = task, route
         self.lease_lost = self.cancelled = self.abandoned = self.stopping = False
         self.expired_unbegun = False
         self.killed_at = math.inf
         self.started_at = self.seconds = 0.0
         self.soft_at = self.hard_at = math.inf
         self.stalled_seconds = 0.0
-        self._asked_until = -math.inf
-        self.beaten_at = now
+        self._renewable_until = -math.inf
+        self.beaten_at = monotonic()
         self.lease_ends = lease_ends
         self.lease_expires_at: datetime = task.lease.expires_at
         self._progress: object = NOTHING
@@ -107,12 +96,12 @@ class InflightTask:
 
     @property
     def running(self) -> bool:
-        """Whether its handler is at work."""
+        """Whether its handler is running."""
         return self._stage is _Stage.RUNNING
 
     @property
     def begun(self) -> bool:
-        """Whether its handler is, or has been, at work."""
+        """Whether its handler is running or has run."""
         return self._attempt is not None
 
     @property
@@ -125,23 +114,20 @@ class InflightTask:
     @property
     def lost(self) -> bool:
         """Whether the lease is over, noticed or not: the whole process may have stood still."""
-        return self.lease_lost or (self._monotonic is not None and self.seconds_left <= 0)
+        return self.lease_lost or self.seconds_left <= 0
 
     @property
     def seconds_left(self) -> float:
-        """How long the lease lasts from now on; without a clock for ever."""
-        return math.inf if self._monotonic is None else self.lease_ends - self._monotonic()
+        """How long the lease lasts from now on."""
+        return self.lease_ends - self._monotonic()
 
     def progress(self, value: object) -> None:
         """Send *value*, as it is now, with the next heartbeat; only the latest one counts.
 
         Raises InvalidRequest for what cannot be sent, here where the handler sees it.
         """
-        codec = self._codec
-        if codec is not None:
-            text = carried(value, codec, field="progress", most=PROGRESS_BYTES)
-            value = codec.decode(bytes(text))
-        self._progress = value
+        text = carried(value, self._codec, field="progress", most=PROGRESS_BYTES)
+        self._progress = self._codec.decode(bytes(text))
 
     @property
     def has_progress(self) -> bool:
@@ -160,8 +146,8 @@ class InflightTask:
 
     # ------------------------------------------------------------------------------------- stages
 
-    def begin(self, attempt: RunningHandler, now: float) -> bool:
-        """Let it run from *now* on; False: it was withdrawn.
+    def begin(self, attempt: RunningHandler) -> bool:
+        """Let it run from now on; False: it was withdrawn.
 
         A task whose lease has ended does not begin: it is withdrawn, and `expired_unbegun` is set.
         """
@@ -172,18 +158,17 @@ class InflightTask:
                 self._stage, self.expired_unbegun = _Stage.OVER, True
                 return False
             self._stage, self._attempt = _Stage.RUNNING, attempt
-        self.started_at = now
+        self.started_at = self._monotonic()
         if self.route.soft_timeout is not None:
-            self.soft_at = now + self.route.soft_timeout
+            self.soft_at = self.started_at + self.route.soft_timeout
         if self.route.hard_timeout is not None:
-            self.hard_at = now + self.route.hard_timeout
+            self.hard_at = self.started_at + self.route.hard_timeout
         return True
 
-    def ran_until(self, now: float) -> float:
-        """Note that its handler has ended, and return how many seconds it ran."""
+    def note_end(self) -> None:
+        """Note how many seconds its handler ran."""
         if self._attempt is not None:
-            self.seconds = now - self.started_at
-        return self.seconds
+            self.seconds = self._monotonic() - self.started_at
 
     def end(self) -> None:
         """Let it be over: nothing interrupts it any more.  May be repeated."""
@@ -212,17 +197,17 @@ class InflightTask:
             self.lease_lost = self.abandoned = True
             return True
 
-    def cancel(self, now: float) -> bool:
-        """Note at *now* that it was cancelled, and make its handler end; False: that was known."""
+    def cancel(self) -> bool:
+        """Note that it was cancelled, and interrupt its handler; False: that was known."""
         with self._lock:
             if self.cancelled:
                 return False
-            self.cancelled, self.killed_at = True, now + CANCEL_SECONDS
+            self.cancelled, self.killed_at = True, self._monotonic() + CANCEL_SECONDS
         self.interrupt(Interruption.CANCELLED)
         return True
 
     def interrupt(self, why: Interruption) -> None:
-        """Make its handler end soon, if it is at work."""
+        """Make its handler end soon, if it runs."""
         if why in {Interruption.CANCELLED, Interruption.LEASE_LOST}:
             self.lease_lost = True
         elif why is Interruption.STOPPED:
@@ -248,11 +233,6 @@ class InflightTask:
         if attempt is not None:
             attempt.prolonged(expires_at, self.seconds_left)
 
-    @property
-    def beat_at(self) -> float:
-        """When to ask for more time: a third of the lease after it was last granted."""
-        return self.beaten_at + (self.lease_ends - self.beaten_at) / 3
-
     def stood_still(self, seconds: float, now: float) -> bool:
         """Note that the process did nothing for *seconds* until *now*; return whether that matters.
 
@@ -261,20 +241,19 @@ class InflightTask:
         """
         if self.lease_lost or not now - seconds <= self.lease_ends <= now:
             return False
-        self.stalled_seconds, self._asked_until = seconds, now + _LATE_HEARTBEAT_SECONDS
+        self.stalled_seconds, self._renewable_until = seconds, now + _LATE_HEARTBEAT_SECONDS
         return True
 
     def awaits_late_heartbeat(self, now: float) -> bool:
         """Whether its lease has ended at *now* and is not known to be lost."""
-        return self.group is None and not self.lease_lost and self.lease_ends <= now
+        return not self.lease_lost and self.lease_ends <= now
 
     def overdue(self, now: float) -> Interruption | None:
-        """Why it is to be interrupted at *now*: its lease or its time is over.
+        """Return why it must be interrupted at *now*: its lease or its time is over.
 
-        The soft limit is said once, the hard one each second: it alone is left where a handler goes
-        on though its lease is over.
+        The soft limit is returned once, the hard one each second, also if the lease is lost.
         """
-        if not self.lease_lost and max(self.lease_ends, self._asked_until) <= now:
+        if not self.lease_lost and max(self.lease_ends, self._renewable_until) <= now:
             return Interruption.LEASE_LOST
         if self.hard_at <= now:
             self.hard_at = now + _AGAIN_SECONDS
@@ -293,7 +272,7 @@ class InflightTasks:
     """All in-flight tasks; threads may share it."""
 
     def __init__(self) -> None:
-        # By task and lease: many may have one lease, and a task may come back to where it was lost.
+        # By task and lease, because a task may be delivered again to the worker that lost it.
         self._held: dict[tuple[str, str], InflightTask] = {}
         self._lock = threading.Lock()
 
@@ -308,22 +287,18 @@ class InflightTasks:
     def remove(self, held: InflightTask) -> int | None:
         """Hold one less, and return how many are left; None: it was not held any more."""
         with self._lock:
-            gone = self._held.pop((held.task.id, held.task.lease.id), None)
-            return None if gone is None else len(self._held)
+            removed = self._held.pop((held.task.id, held.task.lease.id), None)
+            return None if removed is None else len(self._held)
 
     def all(self) -> list[InflightTask]:
         """The tasks in flight now."""
         with self._lock:
             return list(self._held.values())
 
-    def groups(self) -> AbstractSet[GroupLease]:
-        """The group leases that something is held under."""
-        return {held.group for held in self.all() if held.group is not None}
-
     def past_limits(self, now: float) -> list[InflightTask]:
         """Interrupt what is over its time limits at *now*; return those whose lease has ended.
 
-        What was cancelled a while ago and goes on is killed, where that is possible.
+        A child process that goes on a while after a cancel is killed.
         """
         ended = []
         for held in self.all():

@@ -3,10 +3,9 @@
 import json
 import logging
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -14,7 +13,6 @@ from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from headrace.client.current import current_attempt
 from headrace.domain.escaping import escape_unseen, json_escape
-from headrace.domain.limits import utf8_bytes
 from headrace.wire.tasks import LeasedTask
 
 LogFormat: TypeAlias = Literal["text", "json"]
@@ -26,7 +24,6 @@ FIELDS: Final = (
 
 _NEXT_LINE: Final = "\n    "
 _OWN: Final = frozenset({"time", "level", "logger", "message", "traceback", "stack"})
-_WHOLE_BYTES: Final = 4096  # which Linux's pipes take in one piece; a line may be longer
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -139,82 +136,13 @@ class JsonFormatter(logging.Formatter):
         return _json(line)
 
 
-class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes each line at once, but what a thread logs in a block of `together` at its end."""
-
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
-        self._of_thread = threading.local()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write *record*, or keep its line; a warning is written at once, behind what was kept."""
-        kept: list[str] | None = getattr(self._of_thread, "kept", None)
-        if kept is None or record.levelno >= logging.WARNING:
-            if kept:
-                self._write(kept, record)
-            super().emit(record)
-            return
-        try:  # what it tells of may be another thing at the end of the block
-            kept.append(self.format(record) + self.terminator)
-        except Exception:  # noqa: BLE001 (as logging's own handlers do)
-            self.handleError(record)
-        else:
-            self._of_thread.latest = record
+class _LineHandler(logging.StreamHandler[TextIO]):
+    """The handler of `configure`."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the base's name)
         """Report the error in hand as the base does; raise nothing if stderr itself is closed."""
         with suppress(Exception):
             super().handleError(record)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Keep what this thread logs in the block, and write it at the end."""
-        self._of_thread.kept = kept = list[str]()
-        try:
-            yield
-        finally:
-            self._of_thread.kept = None
-            if kept:
-                self._write(kept, self._of_thread.latest)
-
-    def _write(self, lines: list[str], latest: logging.LogRecord) -> None:
-        """Write *lines*, the last of *latest*, and keep them no longer."""
-        self.acquire()
-        try:
-            for piece in _pieces(lines):
-                self.stream.write(piece)
-                self.flush()
-        except Exception:  # noqa: BLE001 (as logging's own handlers do)
-            self.handleError(latest)
-        finally:
-            lines.clear()
-            self.release()
-
-
-@contextmanager
-def together() -> Iterator[None]:
-    """Write what this thread logs in the block at its end, in one piece, if `configure` was called.
-
-    Each write gives Python's lock away, and takes as long as to make the line.
-    """
-    with ExitStack() as lines:
-        for handler in logging.getLogger().handlers:
-            if isinstance(handler, LineHandler):
-                lines.enter_context(handler.together())
-        yield
-
-
-def _pieces(lines: Iterable[str]) -> Iterator[str]:
-    """Join *lines* to pieces that a pipe takes whole, whoever else writes to it (`man 7 pipe`)."""
-    piece, size = list[str](), 0
-    for line in lines:
-        length = utf8_bytes(line)
-        if piece and size + length > _WHOLE_BYTES:
-            yield "".join(piece)
-            piece, size = [], 0
-        piece.append(line)
-        size += length
-    yield "".join(piece)
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
@@ -246,7 +174,7 @@ def is_configured() -> bool:
 
 def _writes_to_terminal(handler: logging.Handler) -> bool:
     """Whether *handler* was made by `configure`, or writes to stdout or stderr."""
-    if isinstance(handler, LineHandler):
+    if isinstance(handler, _LineHandler):
         return True
     stream = getattr(handler, "stream", None)
     standard = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
@@ -265,7 +193,7 @@ def configure(
     formatters = {"text": TextFormatter, "json": JsonFormatter}
     if log_format not in formatters:
         raise ValueError(f"log_format must be text or json, not {log_format!r}")
-    handler = LineHandler(stream or sys.stderr)
+    handler = _LineHandler(stream or sys.stderr)
     handler.setFormatter(formatters[log_format]())
     handler.addFilter(TaskLogFilter())
     root = logging.getLogger()

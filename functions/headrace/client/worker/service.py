@@ -4,9 +4,8 @@ Each call is tried once, because each step of the worker has a backoff of its ow
 """
 
 import random
-import re
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias, Unpack
@@ -24,21 +23,24 @@ from headrace.client.app.sync import (
 from headrace.client.calls import ApiCall, queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
-from headrace.client.sending import Failure, Report
+from headrace.client.sending import Report
 from headrace.client.worker.settings import WorkerSettings
-from headrace.domain.errors import Forbidden, InvalidRequest, NotFound, VersionMismatch
+from headrace.domain.errors import Forbidden, NotFound, VersionMismatch
 from headrace.safe_logging import safe_logger
-from headrace.wire.tasks import Dequeued, Lease, Reported
+from headrace.wire.tasks import Dequeued, Reported
 
 Monotonic: TypeAlias = Callable[[], float]
-Refused: TypeAlias = InvalidRequest | Forbidden
-Instead: TypeAlias = Callable[[Report, Refused], Report | None]
 
 _DRIFT: Final = 0.001
 """Seconds that two clocks may come apart in one second."""
 
+_LOCAL_POLL_SECONDS: Final = 0.1
+"""A service that recommends a shorter pause between polls runs on one machine."""
+
 _FIRST_WAIT: Final = 0.1
-_NAMED: Final = re.compile(r"reports\[(\d+)\]")
+_ROUNDS: Final = 3  # of a sync while others change the same
+
+_log = safe_logger("headrace.worker")
 
 
 def seconds_awake() -> float:
@@ -55,6 +57,8 @@ class WorkerService:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.is_local = False
+        """Whether the service runs on one machine, so that calls and long polls cost nothing."""
 
     @property
     def codec(self) -> Codec:
@@ -76,17 +80,14 @@ class WorkerService:
         batch_size: int,
         wait_seconds: float = 0.0,
         worker: str,
-        keepalive: float | None,
-        lease_id: str | None = None,
+        lease_seconds: float | None,
         key: str,
         attempt: int,
     ) -> Dequeued:
-        """Lease up to *batch_size* tasks, under the group *lease_id* if that is named.
+        """Lease up to *batch_size* tasks; a later queue gives only what those before do not have.
 
-        A later queue gives only what those before do not have.  Asked again under the same *key*,
-        which *attempt* counts, it gives the tasks that were leased before: the caller asks again,
-        as often as it takes.
-        Raises LeaseLost when the group has ended; a refusal of one queue names ``queues[i]``.
+        A repeat under the same *key*, with the next *attempt*, gives the tasks that were leased
+        before.  A refusal of one queue names ``queues[i]``.
         """
         call = work.dequeue(
             queue=queues[0] if len(queues) == 1 else None,
@@ -94,48 +95,27 @@ class WorkerService:
             batch_size=batch_size,
             wait_seconds=wait_seconds,
             worker=worker,
-            keepalive_timeout_in_seconds=keepalive,
-            lease_id=lease_id,
+            keepalive_timeout_in_seconds=lease_seconds,
         )
         return self._client.send(replace(call, key=key, attempt=attempt), again=False)
-
-    def open_lease(self, *, keepalive: float) -> Lease:
-        """Open a lease for many tasks that lasts *keepalive* seconds.
-
-        One whose answer is lost holds nothing, and lapses.
-        """
-        call = work.open_lease(keepalive_timeout_in_seconds=keepalive)
-        return self._client.send(call, again=False)
-
-    def extend_lease(self, id: str, *, within: float) -> work.ExtendedLease:
-        """Let it last as long again; the heartbeats have a pace of their own.
-
-        Raises LeaseLost when it has ended, and Unavailable when nothing is heard for *within*
-        seconds.
-        """
-        return self._client.send(work.extend_lease(id), again=False, timeout=within)
-
-    def close_lease(self, id: str) -> None:
-        """End it and release what is unsettled under it.  Raises LeaseLost, NotFound."""
-        self._client.send(work.close_lease(id), again=False)
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
         """Report on up to 25 tasks; one result for each, in their order.
 
         The caller keeps the reports and tries again.
-        Raises Unavailable when nothing is heard for *within* seconds.
+        Raises Unavailable when there is no answer for *within* seconds.
         """
         call: ApiCall[list[Reported]] = work.report_batch(queue, reports)
         return self._client.send(call, again=False, timeout=within)
 
-    def sign(
-        self, name: str, *, within: float | None = None, **sign: Unpack[work.WorkerSign]
-    ) -> str | None:
-        """Send a worker heartbeat and return the command of an operator; the next follows soon.
+    def beat(self, name: str, *, within: float, **sign: Unpack[work.WorkerSign]) -> str | None:
+        """Send a worker heartbeat and return the command of an operator, if there is one.
 
-        Raises Unavailable when nothing is heard for *within* seconds.
+        Raises Unavailable when there is no answer for *within* seconds.
         """
-        return self._client.send(work.put_worker(name, **sign), again=False, timeout=within)
+        answer = self._client.send(work.beat_worker(name, **sign), again=False, timeout=within)
+        self.is_local = answer.poll_after_seconds <= _LOCAL_POLL_SECONDS
+        return answer.command
 
 
 class ServiceClock:
@@ -189,96 +169,6 @@ class CallBackoff:
         """Note a success and return how many failures went before it."""
         failures, self.failures = self.failures, 0
         return failures
-
-
-def send_each(
-    service: WorkerService,
-    queue: str,
-    reports: Sequence[Report],
-    instead: Instead,
-    *,
-    within: float,
-    replaced: Collection[tuple[str, str]] = (),
-) -> list[Reported | None]:
-    """Send up to 25 *reports* and return one result each; None where there was nothing to send.
-
-    The ones that the service (or the codec) refuses are replaced by what *instead* says, each
-    once (*replaced* are the tasks and leases of those that were), and the others sent without them.
-
-    Raises what else goes wrong; Forbidden if the key may not report on tasks of this queue.
-    """
-    refused: Refused
-    try:
-        return list(service.report(queue, reports, within=within))
-    except InvalidRequest as error:
-        refused, named = error, _named(error, len(reports))
-    except Forbidden as error:
-        refused, named = error, {place for place, each in enumerate(reports) if _reaches_out(each)}
-        if not named:
-            raise
-    places = range(len(reports))
-    mended = dict(enumerate(reports))
-    if len(reports) > 1 and isinstance(refused, Forbidden):  # which one it is it does not say
-        parts = [[place for place in places if place not in named], *([place] for place in named)]
-    elif not named:  # too large together, or a refusal that names none of them
-        parts = [[place] for place in places]
-    else:
-        for place in named:
-            report = mended.pop(place)
-            instead_of_it = None if _which(report) in replaced else instead(report, refused)
-            if instead_of_it is not None:
-                mended[place] = instead_of_it
-        replaced = {*replaced, *(_which(reports[place]) for place in named)}
-        parts = [sorted(mended)]
-    results: list[Reported | None] = [None] * len(reports)
-    for part in filter(None, parts):
-        again = [mended[place] for place in part]
-        sent = send_each(service, queue, again, instead, within=within, replaced=replaced)
-        for place, result in zip(part, sent, strict=True):
-            results[place] = result
-    return results
-
-
-def _which(report: Report) -> tuple[str, str]:
-    return report.task_id, report.lease_id
-
-
-def _named(refused: InvalidRequest, count: int) -> set[int]:
-    """Return the places, of *count*, that *refused* is about."""
-    if count == 1:
-        return {0}
-    named = {int(place) for field in refused.errors for place in _NAMED.findall(field.field)}
-    return named & set(range(count))
-
-
-def _reaches_out(report: Report) -> bool:
-    """Whether it asks for something in another queue, which a key may not reach."""
-    return report.status == "MOVED" or bool(report.spawn)
-
-
-def failure_instead(report: Report, refused: Refused) -> Report | None:
-    """The report that a task failed, in place of one that cannot be taken: it would fail again."""
-    if report.status in {"RELEASED", "INFLIGHT"}:
-        return None
-    problems = "; ".join(f"{field.field} {field.message}" for field in refused.errors)
-    error = Failure(type(refused).__name__, f"its report was refused: {problems or refused.detail}")
-    return Report(
-        task_id=report.task_id,
-        lease_id=report.lease_id,
-        status="FAILED",
-        error=error,
-        retryable=False,
-    )
-
-
-def without_progress(report: Report, _refused: Refused) -> Report | None:
-    """Keep the lease of a task whose progress cannot be taken."""
-    return None if report.progress is None else replace(report, progress=None)
-
-
-_ROUNDS: Final = 3  # of a sync while others change the same
-
-_log = safe_logger("headrace.worker")
 
 
 def prepare(client: Client, app: App, settings: WorkerSettings) -> None:

@@ -6,7 +6,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
@@ -16,88 +16,102 @@ Queues: TypeAlias = Sequence[str] | Mapping[str, float]
 THREADS: Final = 10
 """Tasks at a time by default: most tasks wait for a network."""
 
-_LONGEST_PREFETCH: Final = 1000
-
-_CHILD_START_SECONDS: Final = (0.1, 3600.0)
+_BOUNDS: Final[Mapping[str, tuple[limits.Bounds, bool]]] = {  # and whether it is a whole number
+    "concurrency": (limits.WORKER_CONCURRENCY, True),
+    "shutdown_timeout": ((0, math.inf), False),
+    "child_start_timeout": ((0.1, 3600.0), False),
+    "prefetch": ((0, 1000), True),
+    "lease_seconds": (limits.KEEPALIVE_SECONDS, False),
+    "max_tasks": ((1, math.inf), True),
+    "max_memory": ((1, math.inf), False),
+}
 
 _wrong: Final = InvalidRequest.of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """Which queues, how many tasks at a time, and how to end.  Durations are seconds.
+class WorkerOptions(TypedDict, total=False):
+    """The options of a `Worker`; durations are seconds.
 
-    ``queues`` maps names to weights, in the order given; ``prefetch`` None adapts to the pace of
-    the tasks; ``keepalive`` None leaves the length of leases to the tasks and queues;
-    ``group_lease`` puts all tasks under one.  ``sync`` brings queues and schedules to what the app
-    declares before the first task, ``prune`` removes schedules that it declares no more.
+    ``queues``: names, or a mapping of names to weights; the app's own by default.
+    ``strict``: take from queues in their order, from a later one only while those before are empty.
+    ``concurrency``: tasks at a time; 10, or one for each processor with ``isolate``.
+    ``isolate``: run each task in a child process, which can be killed.
+    ``prefetch``: tasks to hold beyond those that run; None: what starts within half a second.
+    ``name``: the name that operators see; host and process by default.
+    ``version``: the version of the program, for operators.
+    ``shutdown_timeout``: how long running tasks may go on after a stop.
+    ``child_start_timeout``: how long a child process may take to load the app.
+    ``lease_seconds``: how long leases last between two heartbeats; the task's own by default.
+    ``max_tasks``, ``max_memory``: end the worker after that many tasks, or when its process takes
+    more than that many MB, so that a process manager starts a new one.
+    ``sync``: bring queues and schedules to what the app declares, before the first task.
+    ``prune``: with ``sync``, remove the schedules that the app has made and declares no more.
+    ``app_path``: ``module:name`` of the app, for child processes; found in the modules by default.
     """
 
+    queues: Queues | None
+    strict: bool
+    concurrency: int | None
+    isolate: bool
+    prefetch: int | None
+    name: str | None
+    version: str
+    shutdown_timeout: float
+    child_start_timeout: float
+    lease_seconds: float | None
+    max_tasks: int | None
+    max_memory: float | None
+    sync: bool
+    prune: bool
+    app_path: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """The options of a worker with their defaults; ``queues`` maps names to weights."""
+
     queues: Mapping[str, float]
-    strict: bool = False
     concurrency: int
+    name: str
+    strict: bool = False
     isolate: bool = False
     prefetch: int | None = None
-    name: str
+    version: str = ""
     shutdown_timeout: float = 30.0
     child_start_timeout: float = 30.0
-    keepalive: float | None = None
-    group_lease: bool = False
-    app_path: str | None = None
+    lease_seconds: float | None = None
+    max_tasks: int | None = None
+    max_memory: float | None = None
     sync: bool = False
     prune: bool = False
+    app_path: str | None = None
 
     @classmethod
-    def of(  # noqa: PLR0913 (each a keyword)
-        cls,
-        queues: Queues,
-        *,
-        strict: bool = False,
-        concurrency: int | None = None,
-        isolate: bool = False,
-        prefetch: int | None = None,
-        name: str | None = None,
-        shutdown_timeout: float = 30.0,
-        child_start_timeout: float = 30.0,
-        keepalive: float | None = None,
-        group_lease: bool = False,
-        app_path: str | None = None,
-        sync: bool = False,
-        prune: bool = False,
-    ) -> "WorkerSettings":
-        """Check what is given.  Raises InvalidRequest naming the setting and its limit."""
-        if concurrency is None:
-            concurrency = (os.cpu_count() or 1) if isolate else THREADS
-        name = name or f"{socket.gethostname()}:{os.getpid()}"
-        _within("concurrency", concurrency, limits.WORKER_CONCURRENCY, whole=True)
-        _within("shutdown_timeout", shutdown_timeout, (0, math.inf))
-        _within("child_start_timeout", child_start_timeout, _CHILD_START_SECONDS)
-        if prefetch is not None:
-            _within("prefetch", prefetch, (0, _LONGEST_PREFETCH), whole=True)
-        if keepalive is not None:
-            _within("keepalive", keepalive, limits.KEEPALIVE_SECONDS)
+    def of(cls, app_queues: Sequence[str], /, **options: Unpack[WorkerOptions]) -> "WorkerSettings":
+        """Return checked settings.
+
+        Raises InvalidRequest naming the option and its limit.
+        """
+        given: dict[str, Any] = {**options}
+        isolate = given.get("isolate", False)
+        named = given.pop("queues", None)
+        given["queues"] = _weights(
+            app_queues if named is None else named, strict=given.get("strict", False)
+        )
+        if given.get("concurrency") is None:
+            given["concurrency"] = (os.cpu_count() or 1) if isolate else THREADS
+        given["name"] = given.get("name") or f"{socket.gethostname()}:{os.getpid()}"
+        for field, (bounds, whole) in _BOUNDS.items():
+            value = given.get(field)
+            if value is not None and (fault := limits.number_fault(value, bounds, whole=whole)):
+                raise _wrong(field, fault)
         if isolate and sys.platform == "win32":
             raise _wrong("isolate", "needs signals and process groups, which Windows does not have")
-        if prune and not sync:
+        if given.get("prune") and not given.get("sync"):
             raise _wrong("prune", "needs sync")
-        fault = limits.text_fault(name, limits.WORKER_BYTES, 1)
-        if fault:
+        if fault := limits.text_fault(given["name"], limits.WORKER_BYTES, 1):
             raise _wrong("name", fault)
-        return cls(
-            queues=_weights(queues, strict=strict),
-            strict=strict,
-            concurrency=concurrency,
-            isolate=isolate,
-            prefetch=prefetch,
-            name=name,
-            shutdown_timeout=shutdown_timeout,
-            child_start_timeout=child_start_timeout,
-            keepalive=keepalive,
-            group_lease=group_lease,
-            app_path=app_path,
-            sync=sync,
-            prune=prune,
-        )
+        return cls(**given)
 
 
 def _weights(queues: Queues, *, strict: bool) -> Mapping[str, float]:
@@ -119,9 +133,3 @@ def _weights(queues: Queues, *, strict: bool) -> Mapping[str, float]:
         if not 0 < weight < math.inf:
             raise _wrong(f"queues.{queue}", f"must have a weight above 0, not {weight!r}")
     return dict(queues)
-
-
-def _within(field: str, value: object, bounds: limits.Bounds, *, whole: bool = False) -> None:
-    fault = limits.number_fault(value, bounds, whole=whole)
-    if fault:
-        raise _wrong(field, fault)

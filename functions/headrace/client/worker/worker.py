@@ -1,11 +1,8 @@
 """The worker, from top to bottom: fetch tasks, start them, keep their leases, report, stop.
 
-Each step is a method here, in the order in which a task meets them.  A step that calls the service
-has a thread of its own, so that none waits for another's answer; it asks one part for what there
-is, and acts on what that gives.  The parts know nothing of each other, nor of the worker: only a
-handler that has ended is handed in from where it ran.
-
-Long, because that is to be read in one place, and a third of it is the settings.
+Each step is a method here, in the order in which a task meets them.  Fetching, reporting and
+heartbeats have a thread each, so that none waits for another's answer; the thread of `Worker.run`
+keeps the time limits and obeys commands.
 """
 
 import logging
@@ -17,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import datetime
-from typing import Final
+from typing import Final, Unpack
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
@@ -26,21 +23,15 @@ from headrace.client.sending import Report
 from headrace.client.settings import utc_now
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
 from headrace.client.worker import logs
-from headrace.client.worker.fetcher import Fetched, Fetcher, Prefetch
-from headrace.client.worker.groups import GroupLease, GroupsInUse, OpenGroups
-from headrace.client.worker.handlers import Handlers
-from headrace.client.worker.heartbeats import Heartbeats, Registry
+from headrace.client.worker.fetch import Fetched, Fetcher, Prefetch
 from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
+from headrace.client.worker.leases import CHECK_SECONDS, Heartbeats, Registry
 from headrace.client.worker.logs import LogFormat, about
 from headrace.client.worker.observing import Observer, Observers
-from headrace.client.worker.reporting import Reporter, came_of, released
-from headrace.client.worker.service import (
-    Monotonic,
-    ServiceClock,
-    WorkerService,
-    seconds_awake,
-)
-from headrace.client.worker.settings import Queues, WorkerSettings
+from headrace.client.worker.reports import Reporter, next_step, released, settled_as
+from headrace.client.worker.run import Handlers, RunContext
+from headrace.client.worker.service import Monotonic, ServiceClock, WorkerService, seconds_awake
+from headrace.client.worker.settings import WorkerOptions, WorkerSettings
 from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.domain.limits import BATCH
 from headrace.safe_logging import safe_logger
@@ -49,27 +40,17 @@ from headrace.wire.tasks import LeasedTask, Reported
 _UNREPORTED: Final = 250
 """Reports that may wait for the service before no more tasks are fetched."""
 
-_UNREPORTED_SECONDS: Final = 0.1
-_LIMITS_SECONDS: Final = 0.1
-"""How late a time limit may be."""
+_TICK_SECONDS: Final = 0.1
+"""How late a time limit or a report may be."""
 
 _STALL_SECONDS: Final = 0.5
-"""How long a process must do nothing to have stood still; it looks every 0.1 s."""
-
-_CHECK_SECONDS: Final = 0.05
-
-_LET_BEGIN_SECONDS: Final = 0.0005
-"""How long handlers that may all begin have Python's lock, before more tasks are asked for."""
+"""How long a process must do nothing to have stood still."""
 
 _UNWIND_SECONDS: Final = 1.0
 """How long an interrupted handler may take to end, before its task is released without it."""
 
-_UNWIND_CHECK_SECONDS: Final = 0.01
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
-
-_LAST_SIGN_SECONDS: Final = 1.0
-"""How long a worker that ends waits for a worker heartbeat under way."""
 
 _BURST_SECONDS: Final = 30.0
 """How long a burst waits for a service that is away."""
@@ -83,73 +64,31 @@ class Worker:
     Args:
         app: what runs the tasks.
         client: how to reach the service; the app's by default.
-        queues: names, or a mapping of names to weights; the app's own by default.
-        strict: ask the queues in order, a later one only while the ones before have nothing.
-        concurrency: tasks at a time; 10, or one for each processor with *isolate*.
-        isolate: run each task in a child process, which can be killed.
-        prefetch: tasks to hold beyond those that run; None: what starts within half a second.
-        name: how operators see it; host and process by default.
-        shutdown_timeout: seconds that running tasks may take to end when it stops.
-        child_start_timeout: seconds that a child process of *isolate* may take to load the app.
-        keepalive: seconds that leases last between two heartbeats; the task's own by default.
-        group_lease: hold all tasks under one lease, which lasts *keepalive* (60) seconds and is
-            extended by one call.
-        sync: bring queues and schedules to what the app declares, before the first task.
-        prune: remove the schedules that the app has made and declares no more, with *sync*.
-        app_path: ``module:name`` of the app, for the child processes; found by itself by default.
-        version: of the program, for operators to see.
         observers: are notified of what happens, to count it.
         log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
         service: takes the place of the client, in tests.
-        monotonic, now, sleep, chance: clocks and dice, in tests.
+        monotonic, now, chance: clocks and dice, in tests.
+        **options: as in `WorkerOptions`: ``queues``, ``concurrency``, ``isolate`` and more.
 
     Raises:
-        InvalidRequest: a setting is out of its limits.
+        InvalidRequest: an option is out of its limits.
 
     """
 
-    def __init__(  # noqa: PLR0913 (each a keyword)
+    def __init__(
         self,
         app: App,
         *,
         client: Client | None = None,
-        queues: Queues | None = None,
-        strict: bool = False,
-        concurrency: int | None = None,
-        isolate: bool = False,
-        prefetch: int | None = None,
-        name: str | None = None,
-        shutdown_timeout: float = 30.0,
-        child_start_timeout: float = 30.0,
-        keepalive: float | None = None,
-        group_lease: bool = False,
-        sync: bool = False,
-        prune: bool = False,
-        app_path: str | None = None,
-        version: str = "",
         observers: Sequence[Observer] = (),
         log_format: LogFormat | None = None,
         service: WorkerService | None = None,
         monotonic: Monotonic = seconds_awake,
         now: Callable[[], datetime] = utc_now,
-        sleep: Callable[[float], None] = time.sleep,
         chance: random.Random | None = None,
+        **options: Unpack[WorkerOptions],
     ) -> None:
-        self.settings = WorkerSettings.of(
-            app.queues if queues is None else queues,
-            strict=strict,
-            concurrency=concurrency,
-            isolate=isolate,
-            prefetch=prefetch,
-            name=name,
-            shutdown_timeout=shutdown_timeout,
-            child_start_timeout=child_start_timeout,
-            keepalive=keepalive,
-            group_lease=group_lease,
-            app_path=app_path,
-            sync=sync,
-            prune=prune,
-        )
+        self.settings = settings = WorkerSettings.of(app.queues, **options)
         chance = chance or random.SystemRandom()
         self._where = ""
         self._timers: TimersBeside = TimersElsewhere()
@@ -158,51 +97,32 @@ class Worker:
             self._where = f" at {client.settings.url}"
             self._timers = timers_of(client.settings.address)
             service = WorkerService(client)
-        self._app, self._codec = app, service.codec
-        self._log_format: LogFormat | None = log_format
+        self._app, self._codec, self._log_format = app, service.codec, log_format
         self._clock = clock = ServiceClock(monotonic)
-        self._sleep = sleep
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: Exception | None = None
-        self._burst = self._quiet = False
+        self._burst = self._quiet = self._closed = False
         self._caught_up_at = -1.0  # monotonic
         self._fetch_at = -1  # how few tasks are left when there is room for more
-        self.closed = False
-        """Whether it gives back all that has not begun."""
-
+        self._awake_at = monotonic()
         self.unreported_tasks = 0
-        """After `run`: of how many tasks the service could not be told what came of them."""
+        """After `run`: the number of tasks whose result was not reported."""
 
         self._observers = Observers(observers)
-        self.prefetch = Prefetch(self.settings.concurrency, prefetch)
-        self._groups = OpenGroups(service, monotonic, keepalive=keepalive) if group_lease else None
-        self._fetcher = Fetcher(
-            service, clock, self.settings, app, groups=self._groups, chance=chance
-        )
+        self._prefetch = Prefetch(settings.concurrency, settings.prefetch)
+        self._fetcher = Fetcher(service, clock, settings, app, chance=chance)
         self.inflight = InflightTasks()
-        self._awake, self._awake_at = threading.Lock(), monotonic()
         self._handlers = Handlers(
-            app,
-            self.settings,
-            self._observers,
-            self._ended,
-            monotonic,
-            app_path=app_path,
-            fatal=self._fail,
-            died=self._thread_died,
+            RunContext(app, settings, self._observers, self._ended, self._fail, self._thread_died)
         )
-        self._heartbeats = Heartbeats(service, clock, keepalive=keepalive, chance=chance)
-        self._registry = Registry(service, self.settings, version=version, started_at=now())
-        self.reporter = Reporter(service, clock, chance=chance)
+        lease_seconds = settings.lease_seconds
+        self._heartbeats = Heartbeats(service, clock, lease_seconds=lease_seconds, chance=chance)
+        self._registry = Registry(service, clock, settings, started_at=now())
+        self._reporter = Reporter(service, clock, chance=chance)
         self._fetching = self._thread("fetching", self._fetch)
         self._reporting = self._thread("reports", self._report)
-        self.threads = {
-            "heartbeats": self._thread("heartbeats", self._beat),
-            "time-limits": self._thread("time-limits", self._interrupt_late),
-            "reports": self._reporting,
-            "worker-heartbeat": self._thread("worker-heartbeat", self._beat_for_itself),
-            "fetching": self._fetching,
-        }
+        self._beating = self._thread("heartbeats", self._beat)
+        self.threads = (self._beating, self._reporting, self._fetching)
 
     # ------------------------------------------------------------------------- for those outside
 
@@ -214,20 +134,20 @@ class Worker:
 
         Raises:
             NotFound, Forbidden, Unauthenticated: no task can be taken at all, and why.
-            Unavailable: the service was away for 30 seconds of a *burst*, with nothing at work.
+            Unavailable: the service was away for 30 seconds of a *burst*, while no handler ran.
 
         """
         if self._log_format is not None:
             logs.configure(self._log_format)
         self._burst = burst
         with self._timers, signals_to(self.stop):
-            for thread in self.threads.values():
+            for thread in self.threads:
                 thread.start()
             try:
                 self._obey()
                 self._shut_down()
             finally:
-                for thread in self.threads.values():
+                for thread in self.threads:
                     thread.stop()
                 self._handlers.stop()
         if self._failure is not None:
@@ -251,8 +171,8 @@ class Worker:
         if self._quiet:
             return UNTIL_WOKEN
         if self._has_overdue_calls():
-            return _UNREPORTED_SECONDS
-        fetched = self._fetcher.fetch(self._room(), self._groups_in_use(), may_wait=not self._burst)
+            return _TICK_SECONDS
+        fetched = self._fetcher.fetch(self._room(), may_wait=not self._burst)
         if fetched is None:
             return UNTIL_WOKEN
         if fetched.prepared:
@@ -266,9 +186,7 @@ class Worker:
         for name, count in Counter(task.queue for task in fetched.tasks).items():
             self._observers.taken(name, count)
         for task in fetched.tasks:
-            self._start(task, fetched.group)
-        if 0 < len(fetched.tasks) <= self.settings.concurrency:
-            self._sleep(_LET_BEGIN_SECONDS)  # or they begin when the next call is under way
+            self._start(task)
         if fetched.fatal is not None:
             self._quiet = True
             self._fail(fetched.fatal)
@@ -282,63 +200,56 @@ class Worker:
         A dequeue reclaims tasks whose lease has ended.  After a standstill of the process it would
         take back tasks that this worker can still renew or report on.
         """
-        reporter, now = self.reporter, self._clock.monotonic()
-        if reporter.is_retrying or len(reporter) >= _UNREPORTED or reporter.has_late(now):
-            return True
-        return any(held.awaits_late_heartbeat(now) for held in self.inflight.all())
+        now = self._clock.monotonic()
+        return self._reporter.is_behind(now, most=_UNREPORTED) or any(
+            held.awaits_late_heartbeat(now) for held in self.inflight.all()
+        )
 
     def _room(self) -> int:
-        """How many tasks to ask for: whole batches, unless handlers have nothing to do."""
+        """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
         concurrency = self.settings.concurrency
-        most = concurrency + self.prefetch.size
-        self._fetch_at = max(concurrency - 1, most - BATCH)
-        held = len(self.inflight)  # looked at when it is known what to wait for, to miss no change
+        most = concurrency + self._prefetch.size
+        self._fetch_at = max(concurrency - 1, most - BATCH)  # before the look, to miss no change
+        held = len(self.inflight)
         return 0 if held > self._fetch_at else most - held
 
-    def _groups_in_use(self) -> GroupsInUse | None:
-        if self._groups is None:
-            return None
-        return GroupsInUse(held=self.inflight.groups(), unreported=self.reporter.groups())
-
     def _end_burst(self, fetched: Fetched) -> None:
-        """Stop a burst when the queues are empty, or the service is away, and nothing at work."""
-        if self.inflight or self.reporter.unreported:
+        """Stop a burst when the queues are empty, or the service is away, and nothing is held."""
+        if self.inflight or self._reporter:
             return
         if isinstance(fetched.away, Unavailable) and fetched.away_seconds >= _BURST_SECONDS:
             self._fail(fetched.away)
             return
-        # What a report has moved may be in a queue that was empty before.
-        since = max(self.reporter.last_report_at, self._caught_up_at)
+        # A report may have moved a task into a queue that was empty before.
+        since = max(self._reporter.last_report_at, self._caught_up_at)
         drained = fetched.answered and self._fetcher.found_nothing(since)
         if drained and not self._caught_up():
             self._commands.put("drained")
 
     def _caught_up(self) -> bool:
-        """Have what was reported counted, once; tell whether that may have made more tasks."""
-        if self._caught_up_at > self.reporter.last_report_at:
+        """Have reports counted, once; return whether that may have made more tasks."""
+        if self._caught_up_at > self._reporter.last_report_at:
             return False
         try:
             counted = self._timers.catch_up()
-        except Unavailable:  # the next to run timers does it
+        except Unavailable:  # the next process that runs timers does it
             return False
         self._caught_up_at = self._clock.monotonic()
         return counted
 
     # --------------------------------------------------------------------------------- 2. start
 
-    def _start(self, task: LeasedTask, group: GroupLease | None) -> None:
-        """Hold *task* and let it run as soon as there is a place for it."""
+    def _start(self, task: LeasedTask) -> None:
+        """Hold *task* and run it as soon as there is room."""
         held = InflightTask(
             task,
             self._app.route(task),
-            now=self._clock.monotonic(),
             lease_ends=self._clock.monotonic_at(task.lease.expires_at),
-            group=group,
             codec=self._codec,
             monotonic=self._clock.monotonic,
         )
         self.inflight.add(held)
-        if self.closed:
+        if self._closed:
             self._release_waiting(held)
         else:
             self._handlers.start(held)
@@ -346,30 +257,28 @@ class Worker:
     # ------------------------------------------------------------ 3. keep leases and time limits
 
     def _beat(self) -> float:
-        """Send the heartbeats that are due."""
-        self._look_for_stall(self._clock.monotonic())
-        for held, why, cancelled in self._heartbeats.beat(self.inflight.all()):
+        """Send the heartbeats that are due, of tasks and of the worker itself."""
+        inflight = self.inflight.all()
+        for held, why, cancelled in self._heartbeats.beat(inflight):
             if cancelled:
                 self._cancelled(held)
             else:
                 self._lost(held, why)
-        return self._heartbeats.rest
+        command = self._registry.beat(inflight)
+        if command is not None:
+            self._commands.put(command)
+        return CHECK_SECONDS
 
-    def _interrupt_late(self) -> float:
-        """Interrupt handlers whose time is up; this thread never waits for the network."""
+    def _keep_limits(self) -> None:
+        """Interrupt handlers whose time is up."""
         now = self._clock.monotonic()
         self._look_for_stall(now)
         for held in self.inflight.past_limits(now):
             self._lost(held, "it ended without word from the service", release=True)
-        return _LIMITS_SECONDS
 
     def _look_for_stall(self, now: float) -> None:
-        """Have leases that ended while this process stood still renewed late.
-
-        Two threads call this several times a second, so a longer pause of both is a standstill.
-        """
-        with self._awake:
-            seconds, self._awake_at = now - self._awake_at, now
+        """Have leases that ended while this process stood still renewed late."""
+        seconds, self._awake_at = now - self._awake_at, now
         if seconds < _STALL_SECONDS:
             return
         stalled = [held for held in self.inflight.all() if held.stood_still(seconds, now)]
@@ -385,7 +294,7 @@ class Worker:
         )
         for held in stalled:
             self._release_waiting(held)
-        self.threads["heartbeats"].wake()
+        self._beating.wake()
 
     def _lost(self, held: InflightTask, why: str, *, release: bool = False) -> None:
         """Interrupt the handler of a task whose lease is lost.
@@ -404,41 +313,34 @@ class Worker:
     def _cancelled(self, held: InflightTask) -> None:
         if held.withdraw():
             self._let_go(held)
-        if held.cancel(self._clock.monotonic()):
+        if held.cancel():
             _log.info("A task was cancelled", extra=about(held.task))
             self._observers.cancelled(held.task)
-
-    def _beat_for_itself(self) -> float:
-        """Send a worker heartbeat, and obey the command of an operator that it brings."""
-        command = self._registry.beat(self.inflight.all())
-        if command is not None:
-            self._commands.put(command)
-        return self._registry.rest
 
     # -------------------------------------------------------------------------------- 4. report
 
     def _ended(self, held: InflightTask, report: Report | None) -> None:
         """Let go of a task whose handler has ended; called where that ran."""
-        seconds = held.ran_until(self._clock.monotonic())
+        held.note_end()
         if report is None and held.lost and not held.lease_lost:  # its handler has seen it first
             held.lease_lost = True
             self._observers.lost(held.task, "it ended without word from the service")
         if held.begun:
-            self.prefetch.ran(seconds)
+            self._prefetch.ran(held.seconds)
         self._let_go(held, report)
         if held.begun:
             lost = "CANCELLED" if held.cancelled else "LOST"
             outcome = lost if report is None or held.cancelled else report.status
-            self._observers.ended(held.task, held.route, outcome, seconds)
+            self._observers.ended(held.task, held.route, outcome, held.seconds)
 
     def _let_go(self, held: InflightTask, report: Report | None = None) -> None:
-        """Hold *held* no longer, but first keep its report: one of them is seen at any time.
+        """Hold *held* no longer, but first keep its report, so that one of them is seen.
 
-        Of one that was cancelled nothing is reported, however its handler has ended.
+        Nothing is reported of a cancelled task, however its handler has ended.
         """
         if held.cancelled:
             report = None
-        to_send = report is not None and self.reporter.add(held, report)
+        to_send = report is not None and self._reporter.add(held, report)
         left = self.inflight.remove(held)
         if left is not None and left <= self._fetch_at:
             self._fetching.wake()
@@ -446,36 +348,38 @@ class Worker:
             self._reporting.wake()
 
     def _report(self) -> float:
-        """Send a batch of reports if it is time for one, and note what the service makes of it."""
-        with closing(self.reporter.send(idle=not self.inflight)) as answers:
+        """Send a batch of reports if it is time for one, and note the answers."""
+        with closing(self._reporter.send(idle=not self.inflight)) as answers:
             for answer in answers:
                 if answer.result is not None:
-                    self._log_end(answer.held, answer.report, answer.result)
+                    self._settled(answer.held, answer.report, answer.result)
                 elif answer.cancelled:
                     self._cancelled(answer.held)
                 else:
                     self._dropped(answer.held, answer.report, answer.dropped)
-        return self.reporter.rest(idle=not self.inflight)
+        return self._reporter.rest(idle=not self.inflight)
 
     def _dropped(self, held: InflightTask, report: Report, why: str) -> None:
         if report.status == "RELEASED" and held.lease_lost:  # known to be lost before
             _log.info("A task could not be released: %s", why, extra=about(held.task))
             return
-        _log.warning("What came of a task was dropped: %s", why, extra=about(held.task))
+        _log.warning("Task result discarded: %s", why, extra=about(held.task))
         held.lease_lost = True
         self._observers.lost(held.task, why)
 
-    def _log_end(self, held: InflightTask, report: Report, result: Reported) -> None:
-        """Log how a task ended, once the service has taken it.
+    def _settled(self, held: InflightTask, report: Report, result: Reported) -> None:
+        """Count and log how an attempt ended, once the service has taken the report.
 
-        One thread does it for all: handlers that fought for the log would pay more for a line than
-        for everything else.
+        One thread does it for all: handlers that wait for the log would pay more for a line than
+        for the rest of a task.
         """
+        if held.begun:
+            self._observers.settled(held.task, held.route, settled_as(report, result))
         if not _log.isEnabledFor(logging.INFO):
             return
         name, outcome, seconds = held.route.title, report.status, held.seconds
         extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
-        ending = came_of(report, result, held.task)
+        ending = next_step(report, result, held.task)
         _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, ending, extra=extra)
 
     # ---------------------------------------------------------------------------------- 5. stop
@@ -497,22 +401,31 @@ class Worker:
         message = f"thread {thread} of the worker has ended: {type(error).__name__}: {error}"
         self._fail(HeadraceError(message))
 
+    def _next_command(self, seconds: float = _TICK_SECONDS) -> str | None:
+        """Wait up to *seconds* for a command, and keep the time limits."""
+        try:
+            return self._commands.get(timeout=min(seconds, _TICK_SECONDS))
+        except queue.Empty:
+            return None
+        finally:
+            self._keep_limits()
+
     def _obey(self) -> None:
-        """Wait, in the thread of `run`, for the command to stop."""
-        while self._commands.get() == "quiet":
-            self._quiet = True
-            _log.info("Asked to be quiet: taking no more tasks")
+        """Keep the time limits, in the thread of `run`, until a command to stop."""
+        while (command := self._next_command()) in {None, "quiet"}:
+            if command == "quiet":
+                self._quiet = True
+                _log.info("Asked to be quiet: taking no more tasks")
 
     def _shut_down(self) -> None:
         """Give back what waits, let handlers end until the deadline, and send the last reports."""
         monotonic = self._clock.monotonic
         ends_at = monotonic() + self.settings.shutdown_timeout
         running = sum(held.running for held in self.inflight.all())
-        wait = _shutdown_wait(running, len(self.reporter), self.settings.shutdown_timeout)
+        wait = _shutdown_wait(running, len(self._reporter), self.settings.shutdown_timeout)
         _log.info("Stopping%s", wait)
-        self._quiet = True
+        self._quiet = self._closed = True
         self._fetching.stop()
-        self.closed = True
         gives_back = bool(self.inflight)
         for held in self.inflight.all():
             self._release_waiting(held)
@@ -522,49 +435,37 @@ class Worker:
             if not gives_back:  # else the reports of what is given back have their time
                 reports_seconds = 0.0
         self._interrupt_all()
-        self.reporter.hurry()
+        self._reporter.hurry()
         self._reporting.wake()
         reports_end_at = max(ends_at, monotonic() + reports_seconds)
-        self._wait_until(
-            lambda: not self.reporter.unreported and self._fetching.join(0), reports_end_at
-        )
-        self.unreported_tasks = len(self.reporter)
+        self._wait_until(lambda: not self._reporter and self._fetching.join(0), reports_end_at)
+        self.unreported_tasks = len(self._reporter)
         if self.unreported_tasks:
             _log.warning(
-                "What came of %d tasks could not be reported before the end: they run again once"
-                " their leases have lapsed",
+                "The results of %d tasks could not be reported before the end: these tasks run"
+                " again once their leases have lapsed",
                 self.unreported_tasks,
             )
-        if self._groups is not None:
-            self._groups.close()
-        signs = self.threads["worker-heartbeat"]
-        signs.stop()
-        if signs.join(_LAST_SIGN_SECONDS):  # else a heartbeat under way would come after the last
+        self._beating.stop()
+        if self._beating.join(_UNWIND_SECONDS):  # else a heartbeat under way would come after this
             self._registry.sign_off()
         _log.info("Stopped")
 
     def _wait_until(self, done: Callable[[], bool], until: float) -> bool:
         """Wait for *done*, or *until* (monotonic); False: stopped a second time."""
-        while not done():
-            left = until - self._clock.monotonic()
-            if left <= 0:
-                break
-            try:
-                command = self._commands.get(timeout=min(left, _CHECK_SECONDS))
-            except queue.Empty:
-                continue
-            if command == "stop":
+        while not done() and (left := until - self._clock.monotonic()) > 0:
+            if self._next_command(min(left, _TICK_SECONDS / 2)) == "stop":
                 _log.warning("Told to stop at once")
                 return False
         return True
 
     def _interrupt_all(self) -> None:
-        """Interrupt what still runs; what does not end is released, if it is this worker's yet."""
+        """Interrupt what still runs; what does not end is released, unless its lease is lost."""
         until = self._clock.monotonic() + _UNWIND_SECONDS
         for held in self.inflight.all():
             held.interrupt(Interruption.STOPPED)
         while self.inflight and self._clock.monotonic() < until:
-            time.sleep(_UNWIND_CHECK_SECONDS)
+            time.sleep(0.01)
         for held in self.inflight.all():
             lost = held.lease_lost
             if held.abandon():
@@ -581,7 +482,7 @@ class Worker:
 
 
 def _shutdown_wait(running: int, unreported: int, seconds: float) -> str:
-    """The part of the log line that says what a stopping worker waits for."""
+    """Return the part of the log line that says what a stopping worker waits for."""
     if not running and not unreported:
         return ""
     if not running:

@@ -2,29 +2,22 @@
 
 import multiprocessing
 import os
-import queue
 import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 from importlib.machinery import ModuleSpec
 from multiprocessing.context import SpawnProcess
 from typing import Final
 
-from headrace.client.app.app import App
 from headrace.client.sending import Report
-from headrace.client.threads import Died, call_on_death
 from headrace.client.worker import child, logs
-from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
-from headrace.client.worker.observing import Observer
-from headrace.client.worker.reporting import failed, released
-from headrace.client.worker.service import Monotonic
-from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
+from headrace.client.worker.reports import failed, released
+from headrace.client.worker.run import RunContext, ThreadPool
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.safe_logging import safe_logger
 
@@ -45,7 +38,7 @@ _NO_PROCESS_SECONDS: Final = 60.0
 """How long the system may refuse to start processes before the worker ends."""
 
 _PAUSE_SECONDS: Final = 0.5
-_STILLBORN: Final = 3
+_FAILED_STARTS: Final = 3
 """Children in a row that die before they take a task: then it is no accident."""
 
 _spawn: Final = multiprocessing.get_context("spawn")
@@ -195,57 +188,29 @@ class ChildAttempt(RunningHandler):
 
 
 class Children:
-    """Child processes, one for each task at a time; begun as needed, replaced when they die."""
+    """Runs each handler in a child process; a process that dies is replaced."""
 
-    def __init__(
-        self,
-        app: App,
-        app_path: str | None,
-        settings: WorkerSettings,
-        observer: Observer,
-        ended: Ended,
-        monotonic: Monotonic,
-        *,
-        fatal: Callable[[Exception], None],
-        died: Died,
-    ) -> None:
-        """*fatal* is called when no child can start, again and again.
-
-        *died* is called in a thread that an error has ended.
-        """
-        self._died, self._start_timeout = died, settings.child_start_timeout
-        self._app_path, self._folder = app_path or path_of(app), app.folder
-        self._fatal = fatal
-        self._stillborn = 0
+    def __init__(self, context: RunContext) -> None:
+        app, settings = context.app, context.settings
+        self._context, self._start_timeout = context, settings.child_start_timeout
+        self._app_path, self._folder = settings.app_path or path_of(app), app.folder
+        self._failed_starts = 0  # in a row
         self._refused_since: float | None = None  # monotonic
         self._stopping = threading.Event()
-        self._most = settings.concurrency
-        self._observer, self._ended, self._monotonic = observer, ended, monotonic
-        self._waiting: queue.SimpleQueue[InflightTask | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
-
-    def start(self, held: InflightTask) -> None:
-        """Run *held* as soon as a child is free.  Called from one thread only."""
-        if len(self._threads) < self._most:
-            name = f"headrace-child-{len(self._threads)}"
-            work = partial(call_on_death, self._died, self._tend)
-            thread = threading.Thread(target=work, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        self._waiting.put(held)
+        self._pool = ThreadPool(
+            "headrace-child", settings.concurrency, self._tend, died=context.died
+        )
+        self.start = self._pool.start
 
     def stop(self) -> None:
         """End the children and wait for that."""
         self._stopping.set()
-        for _ in self._threads:
-            self._waiting.put(None)
-        for thread in self._threads:
-            thread.join(2 * _END_SECONDS)
+        self._pool.stop(wait=2 * _END_SECONDS)
 
-    def _tend(self) -> None:
+    def _tend(self, pool: ThreadPool) -> None:
         """Give one child, and those that take its place, one task after the other."""
         process: ChildProcess | None = None
-        while (held := self._waiting.get()) is not None:
+        while (held := pool.next()) is not None:
             try:
                 if process is None and not held.over:
                     process = self._new_child(held)
@@ -260,6 +225,7 @@ class Children:
                     process.kill()
                     process.reap()
                     process = None
+            pool.done()
         if process is not None:
             process.end()
 
@@ -279,7 +245,7 @@ class Children:
                 return None
             self._refused_since = None
             if process.is_ready(self._start_timeout, self._stopping):
-                self._stillborn = 0
+                self._failed_starts = 0
                 return process
             how_it_ended = process.reap()
             if self._stopping.is_set():
@@ -290,49 +256,47 @@ class Children:
             elif process.last_words:
                 how_it_ended = f"{how_it_ended}: {process.last_words}"
             _log.error("A child process %s before it could take a task", how_it_ended)
-            self._stillborn += 1
-            if self._stillborn >= _STILLBORN:
-                message = f"{_STILLBORN} child processes in a row could not begin; the last one"
-                self._fatal(HeadraceError(f"{message}: {how_it_ended}"))
+            self._failed_starts += 1
+            if self._failed_starts >= _FAILED_STARTS:
+                message = f"{_FAILED_STARTS} child processes in a row could not begin; the last one"
+                self._context.fatal(HeadraceError(f"{message}: {how_it_ended}"))
                 return None
             self._stopping.wait(_PAUSE_SECONDS)
         return None
 
     def _refused(self, error: OSError) -> None:
         """Note that the system starts no process; end the worker if that lasts too long."""
-        now = self._monotonic()
+        now = time.monotonic()
         if self._refused_since is None:
             self._refused_since = now
         elif now - self._refused_since >= _NO_PROCESS_SECONDS:
             message = f"no child process could be started for {_NO_PROCESS_SECONDS:g} s: {error}"
-            self._fatal(HeadraceError(message))
+            self._context.fatal(HeadraceError(message))
 
     def _fail_waiting(self, held: InflightTask, message: str) -> None:
         """Fail the attempt of a task that has not begun."""
         if held.withdraw():
-            self._ended(held, failed(held.task, "ProcessNotStarted", message))
+            self._context.ended(held, failed(held.task, "ProcessNotStarted", message))
 
     def _release(self, held: InflightTask) -> None:
         """Release a task that there is no child for; it has not begun."""
         if held.withdraw():
-            self._ended(held, released(held.task, delay=_LATER_SECONDS))
+            self._context.ended(held, released(held.task, delay=_LATER_SECONDS))
 
     def _fail(self, held: InflightTask, error: Exception) -> None:
         """Let the task be over that a fault of the worker has met."""
         self._release(held)
         if not held.over:
             held.end()
-            if not held.abandoned:
-                self._ended(held, failed(held.task, type(error).__name__, str(error)))
+            self._context.finish(held, failed(held.task, type(error).__name__, str(error)))
 
     def _run(self, held: InflightTask, process: ChildProcess) -> bool:
         """Run one task; return whether the child is good for another."""
         attempt = ChildAttempt(process)
-        if not held.begin(attempt, self._monotonic()):
-            if held.expired_unbegun:
-                self._ended(held, released(held.task))
+        if not held.begin(attempt):
+            self._context.not_begun(held)
             return True
-        self._observer.started(held.task, held.route)
+        self._context.observer.started(held.task, held.route)
         process.say(("run", held.task, held.route.kind, held.seconds_left))
         how_it_died: str | None = None
         report: Report | None = None
@@ -352,8 +316,7 @@ class Children:
                 report = failed(held.task, "ProcessDied", f"the process that ran it {how_it_died}")
         elif attempt.killed is not None:
             process.reap()
-        if not held.abandoned:
-            self._ended(held, report)
+        self._context.finish(held, report)
         return how_it_died is None and attempt.killed is None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
+from headrace.domain.access import Principal, Role
 from headrace.domain.batch import DEAD_IDS, RESULTS, BatchEvent, Callback, FoundMembers, TaskBatch
 from headrace.domain.errors import (
     BatchExists,
@@ -26,7 +27,7 @@ from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.store.base import Store
-from headrace.store.call_scope import metered, restricted_to
+from headrace.store.call_scope import acting, metered
 from headrace.store.records.batches import from_record
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import hooked, lease_name, new_world, overtaken
@@ -584,7 +585,8 @@ def test_a_workflow_with_steps_that_the_caller_may_not_know_of_is_not_cancelled(
     recorded.use.task_batches.create(hidden, batch_id="b-1")
     (member,) = recorded.world.put("work", batches=("b",))
 
-    with restricted_to(lambda queue: queue != "secret"), pytest.raises(Forbidden):
+    of_work = Principal("key_1", "ada", Role.OPERATOR, ("work",))
+    with acting(of_work), pytest.raises(Forbidden):
         recorded.use.batch_cancelling.step("b")
     assert not recorded.world.see(member).cancelled
 

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from headrace.domain import limits
+from headrace.domain.access import Principal, Role
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
-from headrace.store.call_scope import restricted_to
+from headrace.store.call_scope import acting
 from tests.contract.conftest import World, hooked, lease_name
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
@@ -331,6 +332,6 @@ def test_a_repeat_about_a_task_that_moved_out_of_sight_tells_nothing_of_it(world
     world.put(queue)
     task = world.one(queue)
     assert world.say(task, "MOVED", to_queue=hidden).task is not None
-    with restricted_to(lambda name: name == queue):
+    with acting(Principal("key_1", "ada", Role.WORKER, (queue,))):
         again = world.say(task, "MOVED", to_queue=hidden)
     assert (again.outcome, again.task) == (ReportOutcome.OK, None)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.domain.access import Principal, Role
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
@@ -15,7 +16,7 @@ from headrace.ops.delivery.reports import WorkerError
 from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
-from headrace.store.call_scope import restricted_to
+from headrace.store.call_scope import acting
 from tests.contract.conftest import World, hooked
 
 DELETE, RESTART, RUN, MOVE = (
@@ -324,6 +325,6 @@ def test_a_search_over_queues_finds_tasks_by_id_and_says_what_it_left(world: Wor
     assert none.tasks == ()
     unknown = across(BOOTSTRAP, TaskFilter(tags={"tenant": "acme"}))
     assert (unknown.tasks, unknown.left) == ((), ("a", "b"))
-    with restricted_to(lambda queue: queue == "b"):
+    with acting(Principal("key_1", "ada", Role.OPERATOR, ("b",))):
         seen = across(BOOTSTRAP, TaskFilter(id_prefix="order-"))
     assert "order-2" in {task.id for task in seen.tasks}

@@ -105,56 +105,19 @@ def charge(*, write: float = 0.0, read: float = 0.0) -> None:
         meter.read += read
 
 
-_SEES: Final[ContextVar[Callable[[str], bool] | None]] = ContextVar("headrace_sees", default=None)
-
-
-def restricted_to(
-    covers: Callable[[str], bool] | None,
-) -> during[Callable[[str], bool] | None]:
-    """Restrict a block to a caller that may know only the queues for which *covers* is true.
-
-    The cost that is shown to the caller then depends on those queues only; None is all queues.
-    """
-    return during(_SEES, covers)
-
-
-def restricted() -> bool:
-    """Return whether the caller of this block may not know all queues."""
-    return _SEES.get() is not None
-
-
-def visible(queue: str) -> bool:
-    """Return whether the caller of this block may know *queue*."""
-    covers = _SEES.get()
-    return covers is None or covers(queue)
-
-
-@contextmanager
-def flat_rate(*, write: float = 0.0, read: float = 1.0) -> Iterator[Meter]:
-    """Run a block whose cost depends on queues that the caller may not know.
-
-    A restricted caller is charged the final value of the meter, and not the measured cost.
-    """
-    rate = Meter(write, read)
-    if _SEES.get() is None:
-        yield rate
-        return
-    with metered():
-        yield rate
-    charge(write=rate.write, read=rate.read)
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is calling, and by which request; ``actor_id`` is of a key, None for the service.
+    """The caller of the current code, as the audit names it, and the id of the request.
 
-    ``patterns`` are those of the queues that the key is for.
+    ``actor_id`` is the id of a key, None for the service.  ``patterns`` are those of the queues
+    that the key is for.  ``principal`` is None if the caller needs no rights.
     """
 
     actor: str = SERVICE
     request_id: str | None = None
     actor_id: str | None = None
     patterns: tuple[str, ...] = ("*",)
+    principal: Principal | None = None
 
 
 _CALLER: Final[ContextVar[Caller]] = ContextVar("headrace_caller", default=Caller())  # noqa: B039  frozen
@@ -165,46 +128,50 @@ def calling(caller: Caller) -> during[Caller]:
     return during(_CALLER, caller)
 
 
+def acting(principal: Principal, *, request_id: str | None = None) -> during[Caller]:
+    """Do a block on behalf of *principal*, whose name the audit records.
+
+    The cost that a principal for some queues is shown depends on these queues only.
+    """
+    name, patterns = principal.name, principal.patterns
+    return calling(Caller(name, request_id, principal.key_id, patterns, principal))
+
+
 def caller() -> Caller:
-    """Return who is calling."""
+    """Return the caller of the current code."""
     return _CALLER.get()
 
 
-_ACTOR: Final[ContextVar[Principal | None]] = ContextVar("headrace_actor", default=None)
-
-
 def current_actor() -> Principal | None:
-    """Return the caller of the current code; None for the service itself."""
-    return _ACTOR.get()
+    """Return the principal of the current code; None for the service itself."""
+    return _CALLER.get().principal
 
 
-class acting:  # noqa: N801  a block, as those of contextlib, in less than half the time
-    """Do a block on behalf of *principal*, as whom the audit will know it."""
+def restricted() -> bool:
+    """Return whether the caller may not know all queues."""
+    principal = _CALLER.get().principal
+    return principal is not None and not principal.everywhere
 
-    __slots__ = ("_actor", "_caller", "_sees")
 
-    def __init__(self, principal: Principal, *, request_id: str | None = None) -> None:
-        self._actor = during(_ACTOR, principal)
-        self._caller = calling(
-            Caller(principal.name, request_id, principal.key_id, principal.patterns)
-        )
-        self._sees = restricted_to(None if principal.everywhere else principal.covers)
+def visible(queue: str) -> bool:
+    """Return whether the caller may know *queue*."""
+    principal = _CALLER.get().principal
+    return principal is None or principal.covers(queue)
 
-    def __enter__(self) -> None:
-        """Begin."""
-        self._actor.__enter__()
-        self._caller.__enter__()
-        self._sees.__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        try:  # a handler's thread may be interrupted anywhere
-            self._sees.__exit__()
-        finally:
-            try:
-                self._caller.__exit__()
-            finally:
-                self._actor.__exit__()
+@contextmanager
+def flat_rate(*, write: float = 0.0, read: float = 1.0) -> Iterator[Meter]:
+    """Run a block whose cost depends on queues that the caller may not know.
+
+    A restricted caller is charged the final value of the meter, and not the measured cost.
+    """
+    rate = Meter(write, read)
+    if not restricted():
+        yield rate
+        return
+    with metered():
+        yield rate
+    charge(write=rate.write, read=rate.read)
 
 
 class Draws:

@@ -17,7 +17,7 @@ SOME = 20  # tasks that one attempt makes; at most 24
 _BUSY = 500  # answers below say "try again later"
 
 
-@app.task(timeout=60, dedupe="{to}:{subject}")
+@app.task(timeout=60, dedupe_key="{to}:{subject}")
 def send(ctx: Context, to: str, subject: str, text: str) -> str:
     """Send one mail.  A server that is away or busy is tried again, a bad address is not."""
     mail = EmailMessage()

@@ -39,7 +39,7 @@ def test_what_was_typed_is_there_after_the_sign_in(admin: Browser) -> None:
 @pytest.mark.parametrize(
     ("path", "field", "typed"),
     [
-        ("/queues/mail/settings", "keepalive", "7m"),
+        ("/queues/mail/settings", "lease_seconds", "7m"),
         ("/tasks/{task}/enqueue", "queue", "sms"),
         ("/create-schedule", "cron", "1 2 * * *"),
         ("/create-key", "name", "station 7"),

@@ -150,7 +150,7 @@ def test_the_search_leads_to_a_task_a_queue_or_those_alike(filled: Browser) -> N
 
 def test_a_queue_is_created_from_its_form(admin: Browser) -> None:
     form = admin.get("/console/create-queue").page
-    made = admin.submit(form, "/create-queue", name="mail", keepalive="45", max_retries="2")
+    made = admin.submit(form, "/create-queue", name="mail", lease_seconds="45", max_retries="2")
 
     assert "Queue mail is there." in admin.follow(made).text
     settings = admin.settings("mail")

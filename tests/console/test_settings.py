@@ -131,7 +131,7 @@ def test_a_group_of_settings_is_set_and_removed(
 @pytest.mark.parametrize(
     ("name", "typed", "says"),
     [
-        ("keepalive", {"keepalive": "0"}, "must be a length of time from 1s to 12h"),
+        ("lease_seconds", {"lease_seconds": "0"}, "must be a length of time from 1s to 12h"),
         ("shards", {"shards": "65"}, "must be a whole number from 1 to 64"),
         ("jitter", {"jitter": "1.1"}, "must be a number from 0 to 1"),
         ("retry_kind", {"retry_kind": "sometimes"}, "must be one of exponential"),
@@ -170,7 +170,7 @@ def test_a_wrong_field_is_named_with_its_limit_and_keeps_what_was_typed(
 
 def test_what_would_change_is_shown_and_then_saved(admin: Browser) -> None:
     admin.queue("mail", description="Letters")
-    shown = edit(admin, keepalive="45.5", description="Letters & cards")
+    shown = edit(admin, lease_seconds="45.5", description="Letters & cards")
 
     assert changes_of(shown) == [
         ["Description", "Letters", "Letters & cards"],
@@ -185,7 +185,7 @@ def test_what_would_change_is_shown_and_then_saved(admin: Browser) -> None:
 
 def test_a_change_by_somebody_else_is_shown_on_both_sides_and_kept(admin: Browser) -> None:
     admin.queue("mail")
-    shown = edit(admin, keepalive="45")
+    shown = edit(admin, lease_seconds="45")
     theirs = QueueSettings(keepalive_timeout_in_seconds=10, shards=2)
     admin.use.queues.replace("mail", theirs)
     conflict = admin.submit(shown.page, "/mail/settings")
@@ -218,7 +218,7 @@ def test_only_admins_of_the_queue_edit(admin: Browser) -> None:
 def test_lengths_of_time_are_typed_as_people_write_them(admin: Browser) -> None:
     admin.queue("mail")
     shown = edit(
-        admin, keepalive="1h30m", history="14d", expires="0", retry_kind="intervals",
+        admin, lease_seconds="1h30m", history="14d", expires="0", retry_kind="intervals",
         intervals="10s, 1m,10 min",
     )  # fmt: skip
 
@@ -233,7 +233,7 @@ def test_lengths_of_time_are_typed_as_people_write_them(admin: Browser) -> None:
     assert "History 14d" in page.text
     assert "Retries 3, after 10s, 1m, 10m" in page.text
     form = admin.get("/console/queues/mail/settings").page
-    assert form.one("input", name="keepalive").attributes["value"] == "1h30m"
+    assert form.one("input", name="lease_seconds").attributes["value"] == "1h30m"
 
 
 def test_the_form_masks_headers_keeps_what_they_say_and_drops_the_unnamed(admin: Browser) -> None:

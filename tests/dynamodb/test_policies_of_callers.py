@@ -183,7 +183,7 @@ def a_worker(past: Past) -> None:
 def _an_app(client: Client) -> None:
     app = App(client)
 
-    @app.task(queue="other", retries=1)
+    @app.task(queue="other", max_retries=1)
     def note(number: int) -> None:
         """Do nothing."""
 
@@ -203,7 +203,7 @@ def _searches_by_an_index(past: Past) -> None:
 
 
 def _acts_on_many(client: Client) -> None:
-    run = client.begin_action("run", ["mail"], {}, reason="the provider is back")
+    run = client.begin_action("run", ["mail"], all=True, reason="the provider is back")
     list(client.list_actions())
     for steer in (client.get_action, client.pause_action, client.resume_action):
         steer(run.id)
@@ -237,12 +237,12 @@ def an_operator(past: Past) -> None:
     client.enqueue("mail", 1, dedupe_key="mine")
     client.run_tasks("mail", ids=delayed[:1])
     client.move_tasks("mail", "other", ids=delayed[1:2])
-    client.move_tasks("mail", "other", filter={"state": "SCHEDULED"})
-    client.restart_tasks("mail", filter={"state": "DEAD"})
+    client.move_tasks("mail", "other", state="scheduled")
+    client.restart_tasks("mail", state="dead")
     deleted = client.delete_task(delayed[2], undo_in_seconds=60)
     assert deleted is not None
     client.undo(deleted.id)
-    client.delete_tasks("other", filter={})
+    client.delete_tasks("other", all=True)
     client.delete_tasks("mail", ids=ids[:2])
     client.put_schedule("mail", "daily", every_seconds=60, dedupe_key="daily")
     client.put_schedule("mail", "daily", every_seconds=60, dedupe_key="daily", paused=True)

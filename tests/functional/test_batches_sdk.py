@@ -67,7 +67,7 @@ def test_a_fan_out_of_two_hundred_with_a_final_task(
 def test_a_failure_is_told_and_the_rest_goes_on(service: MemoryService) -> None:
     with app.client.batch(on_ended=report.s("x")) as batch:
         for number in (1, -1, 2):
-            batch.add(square.options(retries=0).s(number))
+            batch.add(square.options(max_retries=0).s(number))
     service.run(app)
 
     assert told == [(3, 1, [1, 4])]

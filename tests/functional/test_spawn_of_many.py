@@ -17,7 +17,7 @@ def child(number: int) -> None:
     seen[number] += 1
 
 
-@app.task(retries=1)
+@app.task(max_retries=1)
 def parent(ctx: Context, number: int, fail: bool = False, batch: str | None = None) -> None:  # noqa: FBT001, FBT002 (an argument of a task)
     for one in range(number):
         ctx.spawn(child, {"number": one}, batches=[batch] if batch else None)

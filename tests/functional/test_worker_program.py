@@ -23,7 +23,7 @@ from headrace import App, Worker
 app = App()
 
 
-@app.task(queue="{queue}", retries=0)
+@app.task(queue="{queue}", max_retries=0)
 def hi(name: str) -> str:
     logging.getLogger("shop").warning("hello %s", name)
     if name == "eve":

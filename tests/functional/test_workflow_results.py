@@ -38,7 +38,7 @@ class Sum:
     value: int
 
 
-@app.task(retries=0)
+@app.task(max_retries=0)
 def number(value: int) -> int:
     if value < 0:
         raise ValueError("too small")

@@ -14,7 +14,7 @@ ran: list[str] = []
 least = {"value": 0}
 
 
-@app.task(retries=0)
+@app.task(max_retries=0)
 def number(value: int) -> int:
     ran.append(f"number {value}")
     if value < least["value"]:

@@ -179,7 +179,7 @@ def _round(service: MemoryService, number: int) -> None:
         actions = (client.delete_tasks, client.restart_tasks, client.run_tasks, client.cancel_tasks)
         chance.choice(actions)(queue, filter={})
     if chance.random() < 0.2:
-        client.move_tasks(queue, _onward(queue), filter={"state": "ENQUEUED"})
+        client.move_tasks(queue, _onward(queue), state="ENQUEUED")
     service.forward(chance.choice((0, 5, 40, 200)))
 
 

@@ -47,7 +47,7 @@ class Story:
         self.ran = 0
         self.app = App(queue="work")
 
-        @self.app.task(retries=100, name="step")
+        @self.app.task(max_retries=100, name="step")
         def step(ctx: Context, place: int) -> int:
             self.look(place, [] if ctx.batch is None else ctx.batch.results())
             if self.chance.random() < 0.2:

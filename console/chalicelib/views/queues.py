@@ -41,7 +41,7 @@ _TROUBLES: Final = 12
 _DEFAULTS: Final = QueueSettings()
 _USUAL: Final = texts_of(_DEFAULTS)
 _ASKED: Final = (
-    "keepalive", "max_retries", "expires", "dead_retention", "history", "max_inflight",
+    "lease_seconds", "max_retries", "expires", "dead_retention", "history", "max_inflight",
 )  # fmt: skip
 _DECLARED: Final = {one.about.short: one for one in declared_settings(QueueSettings)}
 _FIELDS: Final = (

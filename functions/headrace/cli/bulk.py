@@ -167,17 +167,24 @@ def _act(
         session.ask(f"{which} will be {_ASKED[action]}{how}.", yes=yes)
     if background:
         one = session.client.begin_action(
-            action, [queue], where, to_queue=to_queue, undo_in_seconds=undo_for, reason=reason
+            action,
+            [queue],
+            all=not where,
+            to_queue=to_queue,
+            undo_in_seconds=undo_for,
+            reason=reason,
+            **where,
         )
         return begun(session, one)
     steps = bulk_tasks(
         action,
         queue,
-        filter=where,
+        all=not where,
         to_queue=to_queue,
         dry_run=given["dry_run"],
         undo_in_seconds=undo_for,
         reason=reason,
+        **where,
     )
     pages = session.client.answers(steps)
     return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])

@@ -241,8 +241,7 @@ def text_options(request: SetBy) -> Decorator:
     return options(
         *(
             click.option(
-                f"--{field.option.replace('_', '-')}",
-                field.api_name,
+                f"--{field.name.replace('_', '-')}",
                 metavar="TEXT",
                 help=f"{field.help[0].upper()}{field.help[1:]}.",
             )

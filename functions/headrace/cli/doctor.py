@@ -141,10 +141,10 @@ def _lease(queue: Queue) -> _Hints:
     keepalive = queue.keepalive_timeout_in_seconds
     if keepalive < _SHORT_KEEPALIVE:
         yield (
-            f"keepalive is {span(keepalive)}",
+            f"leases last {span(keepalive)}",
             (
                 "a pause of a worker or of the network loses leases, and tasks run twice; each "
-                f"heartbeat costs a write unit: {_edit(queue, '--keepalive 30s')}"
+                f"heartbeat costs a write unit: {_edit(queue, '--lease-seconds 30s')}"
             ),
         )
 

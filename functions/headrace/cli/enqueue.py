@@ -34,7 +34,9 @@ _STDIN: Final = "-"
 
 _task_options = options(
     click.option("--delay", **TIME, help="Not delivered before so long from now."),
-    click.option("--at", **INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."),
+    click.option(
+        "--scheduled-at", **INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."
+    ),
     click.option("--expires-at", **INSTANT, help="Not delivered after."),
     click.option("--id", metavar="ID", help="An id of your own: the same again changes nothing."),
     text_options(SetBy.ENQUEUE),
@@ -54,7 +56,7 @@ _task_options = options(
         type=click.Choice(["payload", "scheduled_at", "expires_at", "tags", "priority"]),
         help="What a duplicate replaces of the task that waits under the key.",
     ),
-    click.option("--keepalive", **TIME, help="How long a lease of this task lasts."),
+    click.option("--lease-seconds", **TIME, help="How long a lease of this task lasts."),
     click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's."),
     click.option(
         "--priority",
@@ -127,7 +129,8 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
         name for name in ("tasks", "skip_bad", "run", "dry_run") if given[name] and not has_file
     ]
     wrong = {
-        "give --delay or --at, not both": given["delay"] is not None and given["at"] is not None,
+        "give --delay or --scheduled-at, not both": given["delay"] is not None
+        and given["scheduled_at"] is not None,
         "--overwrite needs a --dedupe-key": given["overwrite"]
         and given["dedupe_key"] is None
         and not given["tasks"],
@@ -179,14 +182,14 @@ def _value(payload: str | None, function: str | None) -> Any:
 def _defaults(given: dict[str, Any]) -> Defaults:
     retries = given["max_retries"]
     fields: Defaults = {
-        "scheduled_at": given["at"],
+        "scheduled_at": given["scheduled_at"],
         "delay_in_seconds": given["delay"],
         "expires_at": given["expires_at"],
         **{field.api_name: given[field.api_name] for field in texts(SetBy.ENQUEUE)},
         "dedupe_until": given["dedupe_until"],
         "unique_for_seconds": given["unique_for"],
         "overwrite_on_duplicate": list(given["overwrite"]) or None,
-        "keepalive_timeout_in_seconds": given["keepalive"],
+        "keepalive_timeout_in_seconds": given["lease_seconds"],
         "retry_strategy": None if retries is None else {"max_retries": retries},
         "tags": given["tags"],
         "priority": given["priority"],

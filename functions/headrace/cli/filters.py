@@ -61,7 +61,7 @@ filter_options: Final = options(
         **PRIORITY,
         help="Of this priority.",
     ),
-    click.option("--group", "group_key", metavar="KEY", help="Of this group."),
+    click.option("--group-key", metavar="KEY", help="Of this group."),
     click.option(
         "--query",
         metavar="TEXT",

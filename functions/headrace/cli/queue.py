@@ -135,7 +135,7 @@ def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
     """List the queues."""
     client = session.client
     queues = list(client.list_queues(prefix, query=query))
-    columns = ("Queue", "Keepalive", "Retries", "Limits", "Shards", "Alerts", "Description")
+    columns = ("Queue", "Lease", "Retries", "Limits", "Shards", "Alerts", "Description")
 
     def show() -> None:
         # Only a queue that is read alone has its alerts.
@@ -170,7 +170,7 @@ def show(session: CliSession, queue: str) -> None:
     answer(session, found, lambda: show_queue(found))
 
 
-@queue_command.command("edit", example="headrace queue edit mail --keepalive 2m --rate none")
+@queue_command.command("edit", example="headrace queue edit mail --lease-seconds 2m --rate none")
 @queue_argument
 @settings_options
 @dry_run_option("Only show the settings as they would be.")

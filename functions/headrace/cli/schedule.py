@@ -49,7 +49,9 @@ def schedule_command() -> None:
     help="Free the key when a task starts or has ended: else end.",
 )
 @click.option("--expires", "expires_in_seconds", **TIME, help="Not run later than that.")
-@click.option("--keepalive", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts.")
+@click.option(
+    "--lease-seconds", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts."
+)
 @click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
 @click.option(
     "--priority",

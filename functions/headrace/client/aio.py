@@ -39,6 +39,7 @@ from headrace.client.calls.waiting import (
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
 from headrace.client.filling import AsyncBatchWriter
+from headrace.client.options import named
 from headrace.client.payloads import AsyncUploading, upload_payload
 from headrace.client.queue_fields import QueueFields
 from headrace.client.queue_making import awith_queues
@@ -65,10 +66,11 @@ _EDITS = 5  # tries of an edit that others get in the way of
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     """Make a method of a call: it sends it and returns what it is answered."""
+    made = named(make)
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.send(make(*args, **kwargs))
+        return await self.send(made(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -77,10 +79,11 @@ def _sent_with_calls(
     make: Callable[P, ApiCall[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
+    made = named(make)
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
-        call = make(*args, **kwargs)
+        call = made(*args, **kwargs)
         return await awith_queues(self, kwargs.values(), lambda: self.send(call))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
@@ -90,10 +93,11 @@ def _listed(
     make: Callable[P, PagedCall[T]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
+    made = named(make)
 
     @wraps(make)
     def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self.each(make(*args, **kwargs))
+        return self.each(made(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -102,10 +106,11 @@ def _stepped(
     make: Callable[P, SteppedCall[S]],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[S]]:
     """Make a method of what may take several calls: it returns what they come to."""
+    made = named(make)
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> S:
-        steps = make(*args, **kwargs)
+        steps = made(*args, **kwargs)
         return steps.total([step async for step in self.answers(steps)])
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
@@ -261,6 +266,7 @@ class AsyncClient(AsyncUploading, AsyncLooking):
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
 
+    @named
     async def edit_queue(self, name: str, **changes: Unpack[QueueFields]) -> Queue:
         """Change some settings and leave the others; those in objects one by one too.
 

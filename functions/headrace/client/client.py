@@ -41,6 +41,7 @@ from headrace.client.calls.waiting import (
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
 from headrace.client.filling import BatchWriter
+from headrace.client.options import named
 from headrace.client.payloads import Uploading, upload_payload
 from headrace.client.queue_fields import QueueFields
 from headrace.client.queue_making import with_queues
@@ -67,10 +68,11 @@ _EDITS = 5  # tries of an edit that others get in the way of
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["Client", P], T]:
     """Make a method of a call: it sends it and returns what it is answered."""
+    made = named(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.send(make(*args, **kwargs))
+        return self.send(made(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -79,10 +81,11 @@ def _sent_with_calls(
     make: Callable[P, ApiCall[T]],
 ) -> Callable[Concatenate["Client", P], T]:
     """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
+    made = named(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
-        call = make(*args, **kwargs)
+        call = made(*args, **kwargs)
         return with_queues(self, kwargs.values(), lambda: self.send(call))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
@@ -92,10 +95,11 @@ def _listed(
     make: Callable[P, PagedCall[T]],
 ) -> Callable[Concatenate["Client", P], Iterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
+    made = named(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self.each(make(*args, **kwargs))
+        return self.each(made(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -104,10 +108,11 @@ def _stepped(
     make: Callable[P, SteppedCall[S]],
 ) -> Callable[Concatenate["Client", P], S]:
     """Make a method of what may take several calls: it returns what they come to."""
+    made = named(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> S:
-        steps = make(*args, **kwargs)
+        steps = made(*args, **kwargs)
         return steps.total(list(self.answers(steps)))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
@@ -262,6 +267,7 @@ class Client(Uploading, Batching, Looking):
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
 
+    @named
     def edit_queue(self, name: str, **changes: Unpack[QueueFields]) -> Queue:
         """Change some settings and leave the others; those in objects one by one too.
 

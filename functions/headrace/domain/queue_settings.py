@@ -217,7 +217,7 @@ class QueueSettings:
             "Lease",
             "A worker that sends no heartbeat for this long loses the task.",
             limits.KEEPALIVE_SECONDS,
-            short="keepalive",
+            short="lease_seconds",
         ),
     ] = 30
     expires_in_seconds: Annotated[

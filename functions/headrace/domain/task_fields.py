@@ -50,10 +50,9 @@ class TaskField:
     """One field of a task.
 
     ``api`` is its name in the API, if that is another.  General code shows texts that have a
-    ``title``, and takes texts that have ``within``, their limits in bytes; ``option`` is the name
-    of such a text in the SDK and the CLI.  ``replayed`` fields are in the lake, where their queue
-    keeps payloads; a replay sets them again.  ``for_event`` fields stay in a tombstone if another
-    queue is notified of the end.
+    ``title``, and takes texts that have ``within``, their limits in bytes.  ``replayed`` fields are
+    in the lake, where their queue keeps payloads; a replay sets them again.  ``for_event`` fields
+    stay in a tombstone if another queue is notified of the end.
     """
 
     name: str
@@ -63,7 +62,6 @@ class TaskField:
     title: str = ""
     help: str = ""
     within: Bounds | None = None
-    option: str = ""
     replayed: bool = False
     for_event: bool = False
 
@@ -97,7 +95,6 @@ TASK_FIELDS: Final = (
         title="Dedupe key",
         help="while a live task has it, no other one is made",
         within=limits.DEDUPE_KEY_BYTES,
-        option="dedupe_key",
     ),
     TaskField("schedule", title="Schedule", help="the schedule that made it"),
     TaskField(
@@ -151,7 +148,6 @@ TASK_FIELDS: Final = (
         title="Group",
         help="whose turn it takes, in a queue with groups",
         within=limits.GROUP_KEY_BYTES,
-        option="group",
         replayed=True,
     ),
     TaskField(
@@ -161,7 +157,6 @@ TASK_FIELDS: Final = (
         title="Note",
         help="a text for people, which stays with the task",
         within=(0, 256),
-        option="note",
         replayed=True,
     ),
     TaskField("turn", _TASK),

@@ -281,7 +281,7 @@ def test_an_exception_of_a_middleware_is_the_attempts(before: bool) -> None:  # 
 def test_with_a_private_codec_nothing_travels_in_clear() -> None:
     app = App(codec=Backwards())
 
-    @app.task(name="send", queue="mail", retries=0)
+    @app.task(name="send", queue="mail", max_retries=0)
     def send(ctx: Context, to: str) -> str:
         if ctx.attempt and to == "secret failure":
             raise ValueError(to)

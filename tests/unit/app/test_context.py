@@ -87,7 +87,7 @@ def test_moves_and_children_end_with_the_attempt_or_not_at_all() -> None:
     app.queue("next")
     app.queue("other")
 
-    @app.task(name="send", queue="out", dedupe="mail:{to}")
+    @app.task(name="send", queue="out", dedupe_key="mail:{to}")
     def send(to: str) -> None: ...
 
     @app.handler(queue="mail")
@@ -95,7 +95,7 @@ def test_moves_and_children_end_with_the_attempt_or_not_at_all() -> None:
         child = {"n": [1]}
         ctx.spawn("other", child, delay=5)
         child["n"].append(2)
-        ctx.spawn(send, {"to": "a"}, tags={"x": "y"}, key="own")
+        ctx.spawn(send, {"to": "a"}, tags={"x": "y"}, dedupe_key="own")
         ctx.spawn(send, {"to": "b"}, queue="other")
         ctx.move("nowhere", 1)
         ctx.move("next", {"b": 2}, delay=timedelta(minutes=1), tags={"x": "y"})  # the last counts
@@ -148,6 +148,6 @@ def test_what_the_service_would_refuse_is_refused_in_the_handler() -> None:
         with pytest.raises(InvalidRequest, match=r"^queue is raw already, the target$"):
             ctx.spawn("raw", 5, queue="urgent")
         with pytest.raises(InvalidRequest, match=r"^unique_for needs a task function"):
-            ctx.spawn("raw", 5, key="k", unique_for=60)
+            ctx.spawn("raw", 5, dedupe_key="k", unique_for=60)
 
     assert attempt(handle).state is State.SUCCEEDED

@@ -92,16 +92,20 @@ def test_options_travel_with_each_task_and_those_of_the_call_go_first(
     app.queue("mail", groups={"mode": "fair"})
     task = app.task(
         queue="mail",
-        group="all",
-        retries=3,
-        keepalive=timedelta(minutes=2),
+        group_key="all",
+        max_retries=3,
+        lease_seconds=timedelta(minutes=2),
         tags={"a": "1", "b": "1"},
         expires=timedelta(hours=1),
     )(send)
     strategy = RetryStrategy(kind="intervals", intervals=(1, 2), max_retries=2)  # type: ignore[arg-type]
     with service.serving(app):
-        task.options(delay=60, key="k", tags={"b": "2"}, retries=0, id="own").enqueue("a")
-        task.options(at=LATER, retries=strategy, id="later", group="acme").enqueue("b")
+        task.options(delay=60, dedupe_key="k", tags={"b": "2"}, max_retries=0, id="own").enqueue(
+            "a"
+        )
+        task.options(
+            scheduled_at=LATER, retry_strategy=strategy, id="later", group_key="acme"
+        ).enqueue("b")
 
     own, later = service.client.get_task("own"), service.client.get_task("later")
     assert (own.max_retries, own.keepalive_timeout_in_seconds) == (0, 120)
@@ -115,16 +119,17 @@ def test_options_travel_with_each_task_and_those_of_the_call_go_first(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"at": datetime(2026, 1, 1)}, "at must be an aware datetime: 2026-01-01T00:00:00 has no"),  # noqa: DTZ001
-        ({"at": LATER, "delay": 1}, "at and delay exclude each other"),
+        ({"scheduled_at": datetime(2026, 1, 1)}, "scheduled_at must be an aware datetime: 2026"),  # noqa: DTZ001
+        ({"scheduled_at": LATER, "delay": 1}, "scheduled_at and delay exclude each other"),
         ({"delay": -1}, r"delay must be a number from 0 to 31536000 seconds, not -1"),
         ({"delay": True}, "delay must be seconds or a timedelta, not bool"),
-        ({"key": "x" * 257}, "key must be at most 256 bytes of UTF-8; it is 257"),
+        ({"dedupe_key": "x" * 257}, "dedupe_key must be at most 256 bytes of UTF-8; it is 257"),
         ({"id": "a b"}, "id must be"),
-        ({"retries": 101}, r"retries.max_retries must be a number from 0 to 100, not 101"),
-        ({"keepalive": 0.5}, "keepalive must be a number from 1 to 43200 seconds, not 0.5"),
+        ({"max_retries": 101}, "max_retries must be a number from 0 to 100, not 101"),
+        ({"max_retries": 1, "retry_strategy": RetryStrategy()}, "max_retries and retry_strategy"),
+        ({"lease_seconds": 0.5}, "lease_seconds must be a number from 1 to 43200 seconds, not 0.5"),
         ({"tags": {str(n): "" for n in range(11)}}, "tags must have at most 10 tags; it has 11"),
-        ({"group": "x" * 129}, "group"),
+        ({"group_key": "x" * 129}, "group_key"),
         ({"queue": "no spaces"}, "queue must be"),
         ({"unique_for": 0}, "unique_for must be a number from 1 to 31536000 seconds, not 0"),
     ],
@@ -155,31 +160,31 @@ def test_bad_declarations_are_refused_at_once() -> None:
 # ------------------------------------------------------------------------------------ dedupe keys
 
 
-def key_of(*args: Any, dedupe: Any, **kwargs: Any) -> str | None:
-    task = App().task(queue="mail", name="send", dedupe=dedupe)(send)
+def key_of(*args: Any, dedupe_key: Any, **kwargs: Any) -> str | None:
+    task = App().task(queue="mail", name="send", dedupe_key=dedupe_key)(send)
     return task.prepare(*args, **kwargs).task.dedupe_key
 
 
 def test_a_dedupe_key_comes_from_the_arguments_and_their_defaults() -> None:
-    assert key_of("a", dedupe="mail:{to}:{subject}") == "mail:a:hi"
-    assert key_of("a", dedupe=lambda to: f"k:{to}") == "k:a"
-    assert key_of("a", dedupe=lambda **args: ",".join(sorted(args))) == "subject,to"
-    assert key_of("a", dedupe=lambda to: None) is None
-    digest = key_of("a", dedupe=True)
-    assert digest == key_of(dedupe=True, subject="hi", to="a") != key_of("b", dedupe=True)
-    task = App().task(queue="mail", dedupe="mail:{to}")(send)
-    assert task.options(key="own").prepare("a").task.dedupe_key == "own"
+    assert key_of("a", dedupe_key="mail:{to}:{subject}") == "mail:a:hi"
+    assert key_of("a", dedupe_key=lambda to: f"k:{to}") == "k:a"
+    assert key_of("a", dedupe_key=lambda **args: ",".join(sorted(args))) == "subject,to"
+    assert key_of("a", dedupe_key=lambda to: None) is None
+    digest = key_of("a", dedupe_key=True)
+    assert digest == key_of(dedupe_key=True, subject="hi", to="a") != key_of("b", dedupe_key=True)
+    task = App().task(queue="mail", dedupe_key="mail:{to}")(send)
+    assert task.options(dedupe_key="own").prepare("a").task.dedupe_key == "own"
 
 
-@pytest.mark.parametrize("dedupe", ["mail:{too}", "{}", "x:{", lambda too: None, 5])
-def test_a_dedupe_that_asks_for_no_argument_is_refused_at_declaration(dedupe: Any) -> None:
+@pytest.mark.parametrize("dedupe_key", ["mail:{too}", "{}", "x:{", lambda too: None, 5])
+def test_a_dedupe_key_that_asks_for_no_argument_is_refused_at_declaration(dedupe_key: Any) -> None:
     with pytest.raises(TypeError, match="dedupe"):
-        App().task(dedupe=dedupe)(send)
+        App().task(dedupe_key=dedupe_key)(send)
 
 
 def test_a_key_holds_in_the_queue_that_the_call_goes_to(service: MemoryService) -> None:
     app = App()
-    task = app.task(queue="mail", dedupe="{to}")(send)
+    task = app.task(queue="mail", dedupe_key="{to}")(send)
     with service.serving(app):
         outcomes = [
             chosen.enqueue("a").outcome

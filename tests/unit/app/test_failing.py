@@ -99,7 +99,7 @@ def test_what_cannot_be_is_refused_where_it_is_declared(options: Any, message: s
 def test_a_class_may_have_a_backoff_of_its_own_which_ends_when_its_retries_are_used_up() -> None:
     app = App()
 
-    @app.task(retries=9, retry_on={Down: backoff.exponential(20, retries=2, jitter=0)})
+    @app.task(max_retries=9, retry_on={Down: backoff.exponential(20, max_retries=2, jitter=0)})
     def send() -> None:
         raise Down
 

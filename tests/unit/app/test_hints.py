@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App
+from headrace import App, Client
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,15 @@ def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
 @pytest.mark.parametrize(
     ("way", "option", "hint"),
     [
-        ("task", "retry", "task has no option retry: did you mean retries or retry_on"),
+        ("task", "retry", "task has no option retry: did you mean"),
+        (
+            "task",
+            "retries",
+            "task has no option retries: did you mean max_retries or retry_strategy",
+        ),
+        ("options", "key", "options has no option key: did you mean dedupe_key"),
+        ("count_tasks", "status", "count_tasks has no option status: did you mean state"),
+        ("enqueue", "delay", "enqueue has no option delay: did you mean delay_in_seconds"),
         ("options", "countdown", "options has no option countdown: did you mean delay"),
         ("queue", "shard", r"queue mail has no option shard: did you mean shards\?"),
     ],
@@ -39,11 +47,14 @@ def test_an_option_that_is_none_is_told_the_one_that_was_meant(
     way: str, option: str, hint: str
 ) -> None:
     app = App()
+    client = Client("http://queue.test", "key")
     ways: dict[str, Any] = {
         "task": app.task,
         "handler": lambda **wrong: app.handler(queue="mail", **wrong),
         "periodic": app.periodic,
         "options": app.task(lambda to: None).options,
+        "count_tasks": lambda **wrong: client.count_tasks("mail", **wrong),
+        "enqueue": lambda **wrong: client.enqueue("mail", **wrong),
         "queue": lambda **wrong: app.queue("mail", **wrong),
     }
     with pytest.raises(TypeError, match=hint):

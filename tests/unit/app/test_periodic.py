@@ -36,11 +36,11 @@ def test_schedules_are_put_with_what_is_declared_for_the_task(service: MemorySer
         name="report",
         priority="high",
         queue="mail",
-        retries=2,
+        max_retries=2,
         tags={"a": "1"},
         expires=60,
-        keepalive=30,
-        dedupe="r",
+        lease_seconds=30,
+        dedupe_key="r",
         dedupe_until="start",
     )(report)
     app.periodic(

@@ -64,12 +64,12 @@ def test_the_key_is_the_declared_one_the_chosen_one_or_all_arguments() -> None:
         return made.id, made.dedupe_key, made.unique_for_seconds
 
     by_all = app.task(name="all", unique_for=60)(send)
-    by_one = app.task(name="one", dedupe="{to}", unique_for=60)(send)
-    optional = app.task(name="maybe", dedupe=lambda to: to or None, unique_for=60)(send)
+    by_one = app.task(name="one", dedupe_key="{to}", unique_for=60)(send)
+    optional = app.task(name="maybe", dedupe_key=lambda to: to or None, unique_for=60)(send)
 
     assert sent(by_one, "a", "x") == sent(by_one, "a", "y") == (None, "a", 60)
     assert sent(by_all, "a", "x") != sent(by_all, "a", "y")
-    assert sent(by_one.options(key="k"), "a") == (None, "k", 60)
+    assert sent(by_one.options(dedupe_key="k"), "a") == (None, "k", 60)
     assert sent(optional, "")[1:] == (None, None)  # a call without a key is not held back
 
 
@@ -87,7 +87,7 @@ def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970(
 
     with service.serving(app):
         now = id_of(unique_for=HOUR, delay=1)
-        assert now == id_of(unique_for=HOUR, at=datetime(2026, 11, 21, 8, 10, tzinfo=UTC))
+        assert now == id_of(unique_for=HOUR, scheduled_at=datetime(2026, 11, 21, 8, 10, tzinfo=UTC))
         assert now != id_of(unique_for=HOUR, delay=HOUR)
         day = id_of(unique_for=timedelta(days=1))
         last = datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC)

@@ -54,7 +54,7 @@ def test_a_queue_that_is_missing_is_exit_3(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("settings", "seen"),
     [
-        (["--keepalive", "1"], "keepalive is 1 s"),
+        (["--lease-seconds", "1"], "leases last 1 s"),
         (
             ["--set", f"{RETRY}.base_seconds=10m", "--set", f"{RETRY}.max_delay_seconds=1m"],
             "max_delay (1 min) < base (10 min)",
@@ -77,7 +77,7 @@ def test_a_setting_that_will_hurt_is_told_with_the_command_that_mends_it(
 
 def test_what_it_proposes_ends_the_advice(cli: Cli) -> None:
     cli(
-        *("queue", "create", "mail", "--keepalive", "1", "--max-retries", "0", "--rate", "1/h"),
+        *("queue", "create", "mail", "--lease-seconds", "1", "--max-retries", "0", "--rate", "1/h"),
         *("--set", "dead_letter_queue_config.enable=false", "--history", "0"),
         *("--set", f"{RETRY}.base_seconds=10m", "--set", f"{RETRY}.max_delay_seconds=1m"),
     )

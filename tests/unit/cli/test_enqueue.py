@@ -35,7 +35,7 @@ def test_one_task_prints_its_id_and_nothing_else(cli: Cli) -> None:
 def test_every_field_of_a_task_has_an_option(cli: Cli) -> None:
     ran = cli(
         *("enqueue", "mail", "1", "--json", "--id", "order-1", "--dedupe-key", "k"),
-        *("--delay", "10m", "--keepalive", "90s", "--max-retries", "2"),
+        *("--delay", "10m", "--lease-seconds", "90s", "--max-retries", "2"),
         *("--expires-at", "2026-12-01T00:00:00Z", "--tag", "team=sales", "--tag", "x=a=b"),
     )
 

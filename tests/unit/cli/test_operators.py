@@ -26,7 +26,7 @@ def test_a_schedule_is_put_and_shown(cli: Cli) -> None:
         *("schedule", "put", "mail", "digest", "--cron", "0 8 * * MON", "--json"),
         *("--missed", "skip", "--on-expiry", "drop", "--dedupe-until", "start"),
         *("--timezone", "Europe/Madrid", "--payload", '{"kind": "digest"}', "--tag", "a=b"),
-        *("--expires", "1h", "--keepalive", "2m", "--max-retries", "1", "--dedupe-key", "d"),
+        *("--expires", "1h", "--lease-seconds", "2m", "--max-retries", "1", "--dedupe-key", "d"),
     )
 
     assert put.code == 0

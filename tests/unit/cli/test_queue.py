@@ -19,7 +19,7 @@ def cli(headrace_service: MemoryService) -> Cli:
 def test_settings_are_options_or_set_by_their_name(cli: Cli) -> None:
     ran = cli(
         *("queue", "create", "mail", "--json", "--description", "letters"),
-        *("--keepalive", "2m", "--expires", "7d", "--history", "0"),
+        *("--lease-seconds", "2m", "--expires", "7d", "--history", "0"),
         *("--max-retries", "3", "--max-inflight", "8", "--rate", "100/10s", "--shards", "4"),
         *("--set", "retry_strategy.kind=linear", "--set", "retry_strategy.base_seconds=1.5s"),
         *("--set", "retry_strategy.jitter=0.2", "--set", "priority.aging_in_seconds=2m"),
@@ -68,7 +68,7 @@ def test_an_edit_leaves_the_rest(cli: Cli) -> None:
 
 
 def test_what_show_prints_can_be_read_back(cli: Cli, tmp_path: Path) -> None:
-    cli("queue", "create", "mail", "--keepalive", "77", "--shards", "2")
+    cli("queue", "create", "mail", "--lease-seconds", "77", "--shards", "2")
     kept = tmp_path / "queue.json"
     kept.write_text(cli("queue", "show", "mail", "--json").out)
 
@@ -121,8 +121,8 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
         "queue", "edit", "mail", "--set", "groups.max_inflight_per_group=3", "--json"
     ).json["groups"]
     assert edited == {**usual, "max_inflight_per_group": 3}
-    assert cli("enqueue", "mail", "1", "--group", "acme").code == 0
-    (task,) = cli("task", "list", "mail", "--group", "acme", "--json").lines
+    assert cli("enqueue", "mail", "1", "--group-key", "acme").code == 0
+    (task,) = cli("task", "list", "mail", "--group-key", "acme", "--json").lines
     assert task["group_key"] == "acme"
     assert "'acme' is no weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
     assert cli("queue", "edit", "mail", "--groups", "none", "--json").json["groups"] is None

@@ -98,7 +98,7 @@ def test_a_bulk_action_goes_on_to_the_end_of_the_filtered_set() -> None:
         reply(200, {"matched": 3, "changed": 3, "results": [], "cursor": None}),
     )
     since = datetime(2026, 1, 1, tzinfo=UTC)
-    done = client.move_tasks("mail", "later", filter={"state": "DEAD", "scheduled_after": since})
+    done = client.move_tasks("mail", "later", state="dead", scheduled_after=since)
     assert (done.matched, done.changed) == (253, 252)
     assert wire.body(1) == {
         "filter": {"state": "DEAD", "scheduled_after": "2026-01-01T00:00:00.000000Z"},

@@ -51,7 +51,7 @@ def test_each_try_of_a_call_carries_one_key_and_each_call_its_own(name: str) -> 
     [
         lambda client: client.report("mail", []) or client.extend_lease("lsg_1"),
         lambda client: client.get_queue("mail"),
-        lambda client: client.restart_tasks("mail", filter={}, dry_run=True),
+        lambda client: client.restart_tasks("mail", all=True, dry_run=True),
         lambda client: client.open_lease(),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_function_has_run_when_enqueue_returns_in_the_same_thread() -> None:
 def test_a_task_that_dies_raises_where_it_was_enqueued() -> None:
     app = App()
 
-    @app.task(queue="mail", retries=1)
+    @app.task(queue="mail", max_retries=1)
     def send() -> None:
         raise OSError("no connection")
 

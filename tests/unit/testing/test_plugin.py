@@ -107,7 +107,7 @@ def test_a_task_that_died_prints_its_own_error_once_and_none_of_our_frames(
         from conftest import send
 
         def test_it(headrace_inline):
-            send.options(retries=0).enqueue(to="ada")
+            send.options(max_retries=0).enqueue(to="ada")
     """)
 
     result = run(pytester)
@@ -118,5 +118,5 @@ def test_a_task_that_died_prints_its_own_error_once_and_none_of_our_frames(
     assert "httpx2" not in printed
     assert "headrace/" not in printed
     assert "> " in printed
-    assert 'send.options(retries=0).enqueue(to="ada")' in printed
+    assert 'send.options(max_retries=0).enqueue(to="ada")' in printed
     assert printed.count("send failed: ValueError: no such box") == 1

@@ -102,7 +102,7 @@ def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> 
     app, seen = App(), list[tuple[int, object]]()
     app.queue("mail", retry_strategy=FIXED)
 
-    @app.task(queue="mail", name="poll", retries=0)
+    @app.task(queue="mail", name="poll", max_retries=0)
     def poll(ctx: Context) -> str:
         seen.append((ctx.attempt, ctx.last_progress))
         if len(seen) < 4:

@@ -27,7 +27,7 @@ def weather(place: str) -> Weather:
     return Weather(place, datetime(2026, 11, 21, tzinfo=UTC))
 
 
-@app.task(retries=3)
+@app.task(max_retries=3)
 async def pair(ctx: Context, number: int) -> tuple[int, str]:
     return number, ctx.task.id
 

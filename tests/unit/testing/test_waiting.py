@@ -13,7 +13,7 @@ app = App(queue="mail")
 app.queue("nobody")
 
 
-@app.task(retries=3)
+@app.task(max_retries=3)
 def double(ctx: Context, number: int, fails: int = 0) -> int:
     if ctx.attempt <= fails:
         raise ValueError(f"attempt {ctx.attempt}")

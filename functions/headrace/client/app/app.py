@@ -13,8 +13,8 @@ from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
-from headrace.client.app.function import Dedupe, RawHandler, TaskFunction
-from headrace.client.app.options import DeclaredOptions, Options, named
+from headrace.client.app.function import DedupeKey, RawHandler, TaskFunction
+from headrace.client.app.options import DeclaredOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.posting import AppQueues, Posting
@@ -23,6 +23,7 @@ from headrace.client.app.signature import name_of
 from headrace.client.app.sync import AppSync, Declaration, failure_of
 from headrace.client.client import Client
 from headrace.client.codec import Codec
+from headrace.client.options import named
 from headrace.client.queue_fields import QueueFields
 from headrace.client.settings import utc_now
 from headrace.domain.task import MissedTicks, WhenExpired
@@ -172,7 +173,7 @@ class App(TaskRunner):
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
-        dedupe: Dedupe | None = None,
+        dedupe_key: DedupeKey | None = None,
         expires: Duration | None = None,
         on_large_result: OnLargeResult | None = None,
         **options: Unpack[DeclaredOptions],
@@ -189,12 +190,12 @@ class App(TaskRunner):
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
-        dedupe: Dedupe | None = None,
+        dedupe_key: DedupeKey | None = None,
         expires: Duration | None = None,
         on_large_result: OnLargeResult | None = None,
         **options: Unpack[DeclaredOptions],
     ) -> Any:
-        """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", retries=3)``.
+        """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", max_retries=3)``.
 
         Args:
             function: what to run; its arguments need names, and are checked by their type hints.
@@ -205,13 +206,13 @@ class App(TaskRunner):
             reject_on: exception classes that are rejected: dead at once.
             timeout: the attempt has failed after that.
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
-            dedupe: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
-                digest of all; while a task lives under this key, no other is made.
+            dedupe_key: a format over the arguments (``"mail:{to}"``), a function of them, or
+                True: a digest of all; while a task lives under this key, no other is made.
             expires: how long after its due time a task is still worth running.
             on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
                 ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
-            **options: as in `DeclaredOptions`: ``retries``, ``tags``, ``keepalive``, ``priority``
-                and more.
+            **options: as in `DeclaredOptions`: ``max_retries``, ``tags``, ``lease_seconds``,
+                ``priority`` and more.
 
         Raises:
             TypeError: the function cannot be a task, and why.
@@ -229,7 +230,7 @@ class App(TaskRunner):
                 name=name or name_of(function),
                 queue=queue or self._default_queue,
                 declared=declared,
-                dedupe=dedupe,
+                dedupe_key=dedupe_key,
                 timeouts=Timeouts.of(soft_timeout, timeout),
                 on_large_result=large,
                 error_rules=rules,

@@ -16,7 +16,6 @@ from headrace.domain.task import Priority
 from headrace.domain.task_fields import TaskField
 
 Duration: TypeAlias = float | timedelta  # a number is seconds
-Retries: TypeAlias = int | RetryStrategy
 
 wrong: Final = InvalidRequest.of
 
@@ -119,15 +118,21 @@ def priority(field: str, value: object) -> Priority:
     return one_of(field, value, Priority)
 
 
-def retry_strategy(field: str, value: object) -> RetryStrategy:
-    """Return a strategy; a number is that many retries, with the usual backoff.
+def retries(field: str, value: object) -> int:
+    """Return *value* as a number of retries.  Raises InvalidRequest."""
+    if isinstance(value, RetryStrategy):
+        raise wrong(field, "must be a number; a RetryStrategy is retry_strategy=")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong(field, f"must be a number, not {type(value).__name__}")
+    _right(field, limits.number_fault(value, limits.MAX_RETRIES, whole=True))
+    return value
 
-    Raises InvalidRequest.
-    """
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = RetryStrategy(max_retries=value)
+
+def retry_strategy(field: str, value: object) -> RetryStrategy:
+    """Return *value* as a strategy within the limits.  Raises InvalidRequest."""
     if not isinstance(value, RetryStrategy):
-        raise wrong(field, f"must be a number or a RetryStrategy, not {type(value).__name__}")
+        hint = "; a number of retries is max_retries=" if isinstance(value, int) else ""
+        raise wrong(field, f"must be a RetryStrategy, not {type(value).__name__}{hint}")
     wait = limits.RETRY_DELAY_SECONDS
     if value.kind == Backoff.INTERVALS:
         low, high = limits.INTERVALS

@@ -14,6 +14,7 @@ from headrace.client.app.options import CallOptions, Options
 from headrace.client.app.outcomes import Cancelled, Reject
 from headrace.client.codec import Codec, JsonValue
 from headrace.client.current import traced, traced_move
+from headrace.client.options import named
 from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
 from headrace.domain import limits
 from headrace.domain.batch import RESULTS
@@ -343,6 +344,7 @@ class Context:
         new_tags = traced_move(None if tags is None else checks.tags("tags", tags), self.tags)
         self.moved = MoveTarget(queue, kept, wait, None if new_tags is None else dict(new_tags))
 
+    @named
     def spawn(
         self,
         target: str | SpawnTarget,

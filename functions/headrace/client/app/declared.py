@@ -22,7 +22,7 @@ from typing import (
 import msgspec
 
 from headrace.client.app.checks import all_wrong
-from headrace.client.app.options import unknown
+from headrace.client.options import unknown
 from headrace.client.queue_fields import QueueFields
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest

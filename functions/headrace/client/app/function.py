@@ -30,20 +30,21 @@ from headrace.client.app.context import Context
 from headrace.client.app.execution import TaskRoute, Timeouts
 from headrace.client.app.failing import ErrorRules
 from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
-from headrace.client.app.options import ELSEWHERE, CallOptions, Options, named
+from headrace.client.app.options import ELSEWHERE, CallOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting, PreparedTask
 from headrace.client.app.signature import Signature, cannot_be_imported, fitting
 from headrace.client.batches import Errors, checked, raises
 from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
+from headrace.client.options import named
 from headrace.client.sending import FunctionCall, NewTask, called
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task_fields import FIELD
 from headrace.wire.base import Unreadable
 from headrace.wire.tasks import Task
 
-Dedupe: TypeAlias = str | Callable[..., str | None] | Literal[True]
+DedupeKey: TypeAlias = str | Callable[..., str | None] | Literal[True]
 Key: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 C = ParamSpec("C")  # what the function is called with
 P = ParamSpec("P")  # what is enqueued: the same without the context
@@ -53,22 +54,22 @@ TASK: Final = "task"
 ARGS: Final = "args"
 
 
-def key_maker(dedupe: Dedupe | None, task: str, signature: Signature) -> Key:
-    """A function from named arguments to the dedupe key; defaults count as given.
+def key_maker(dedupe_key: DedupeKey | None, task: str, signature: Signature) -> Key:
+    """Return a function from named arguments to the dedupe key; defaults count as given.
 
     Raises TypeError for a format or function that asks for what is no argument.
     """
-    if dedupe is None:
+    if dedupe_key is None:
         return lambda _args: None
-    if dedupe is True:
+    if dedupe_key is True:
         return lambda args: _digest(task, signature.plain({**signature.defaults, **args}))
-    if isinstance(dedupe, str):
-        _known(signature, _asked(dedupe))
-        template = dedupe
+    if isinstance(dedupe_key, str):
+        _known(signature, _asked(dedupe_key))
+        template = dedupe_key
         return lambda args: template.format(**{**signature.defaults, **args})
-    if not callable(dedupe):
-        raise TypeError(f"dedupe must be a format, a function or True, not {dedupe!r}")
-    return _called(dedupe, signature)
+    if not callable(dedupe_key):
+        raise TypeError(f"dedupe_key must be a format, a function or True, not {dedupe_key!r}")
+    return _called(dedupe_key, signature)
 
 
 def _called(function: Callable[..., str | None], signature: Signature) -> Key:
@@ -82,7 +83,7 @@ def _called(function: Callable[..., str | None], signature: Signature) -> Key:
     def key(args: Mapping[str, Any]) -> str | None:
         given = {**signature.defaults, **args}
         found = function(**{name: value for name, value in given.items() if name in wanted})
-        return None if found is None else checks.text("dedupe", found, FIELD["dedupe_key"])
+        return None if found is None else checks.text("dedupe_key", found, FIELD["dedupe_key"])
 
     return key
 
@@ -98,8 +99,8 @@ def _asked(template: str) -> set[str]:
         parts = list(Formatter().parse(template))
     except ValueError as error:
         raise TypeError(
-            f'dedupe must be a format, as "mail:{{to}}", and {template!r:.140} is none: {error};'
-            " a brace itself is written {{ or }}"
+            f'dedupe_key must be a format, as "mail:{{to}}", and {template!r:.140} is none:'
+            f" {error}; a brace itself is written {{{{ or }}}}"
         ) from None
     return {_root(name) for _, name, _, _ in parts if name is not None}
 
@@ -112,7 +113,7 @@ def _root(field: str) -> str:
 def _known(signature: Signature, names: set[str]) -> None:
     unknown = sorted(names - signature.hints.keys())
     if unknown:
-        raise TypeError(f"dedupe asks for {', '.join(unknown)!r}, no argument of {signature}")
+        raise TypeError(f"dedupe_key asks for {', '.join(unknown)!r}, no argument of {signature}")
 
 
 class Known(TypedDict):
@@ -276,7 +277,7 @@ class Chosen(Generic[P, R]):
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> Iterator[EnqueuedTask[Any]]:
         """Do the same in constant memory: batches go out as their results are consumed."""
-        for option in ("id", "key"):
+        for option in ("id", "dedupe_key"):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")
         tasks = (self._task((), checks.arguments(place, args)) for place, args in enumerate(calls))
@@ -298,7 +299,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         function: Callable[C, R],
         *,
         declared: Options,
-        dedupe: Dedupe | None,
+        dedupe_key: DedupeKey | None,
         posting: Posting,
         **known: Unpack[Known],
     ) -> None:
@@ -306,8 +307,8 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         Runnable.__init__(self, function, **known)
         self.declared = declared
         self._warned = False
-        self._key = key_maker(dedupe, self.name, self.signature)
-        unique: Dedupe = True if dedupe is None else dedupe
+        self._key = key_maker(dedupe_key, self.name, self.signature)
+        unique: DedupeKey = True if dedupe_key is None else dedupe_key
         self._unique_key = key_maker(unique, self.name, self.signature)
         declared.expires_seconds()
         Chosen.__init__(self, self, declared, posting)
@@ -372,8 +373,8 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         if seconds is not None:
             key_of = self._unique_key
             self._posting.check_kept(queue, seconds)
-        if options.key is None and (key := key_of(given)) is not None:
-            options = Options(key=key).over(options)
+        if options.dedupe_key is None and (key := key_of(given)) is not None:
+            options = Options(dedupe_key=key).over(options)
         options.check_key()
         return options.task(payload, self._posting.now())
 

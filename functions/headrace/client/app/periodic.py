@@ -89,10 +89,10 @@ class Periodic:
             most = limits.TAGS - 1
             message = f"must have at most {most} tags for a schedule: one names the app"
             raise checks.wrong("tags", message)
-        if declared.group is not None:
+        if declared.group_key is not None:
             message = "has no meaning for a schedule, whose tasks take no turn; leave it out"
-            raise checks.wrong("group", message)
-        key = declared.key or function.dedupe_key(beat.args)
+            raise checks.wrong("group_key", message)
+        key = declared.dedupe_key or function.dedupe_key(beat.args)
         until = declared.held_until() or DedupeUntil.END
         if until is DedupeUntil.START and key is None:
             raise checks.wrong("dedupe_until", "needs a dedupe key")
@@ -105,8 +105,8 @@ class Periodic:
             "dedupe_key": key,
             "dedupe_until": str(until),
             "expires_in_seconds": declared.expires_seconds(),
-            "keepalive_timeout_in_seconds": declared.keepalive_seconds(),
-            "retry_strategy": declared.retry_strategy(),
+            "keepalive_timeout_in_seconds": declared.length_of_leases(),
+            "retry_strategy": declared.retries(),
             "priority": declared.level(),
             **declared.texts(SetBy.SCHEDULE),
             "missed": str(beat.missed),

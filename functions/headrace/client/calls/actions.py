@@ -1,11 +1,11 @@
 """Calls about actions on many tasks that the service carries out."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Unpack
 
 from headrace.client.calls import ApiCall, PagedCall, lists, params_of, path_of, posts, reads
 from headrace.client.calls import without_none as given
-from headrace.client.calls.tasks import ActionName, filter_body
+from headrace.client.calls.tasks import ActionName, TaskFilters, filter_body
 from headrace.domain import limits
 from headrace.wire.actions import Actions, ActionSeen
 
@@ -13,22 +13,23 @@ from headrace.wire.actions import Actions, ActionSeen
 def begin_action(
     action: ActionName,
     queues: Sequence[str],
-    filter: Mapping[str, Any],
     *,
+    all: bool = False,
     to_queue: str | None = None,
     undo_in_seconds: float | None = None,
     reason: str | None = None,
+    **filters: Unpack[TaskFilters],
 ) -> ApiCall[ActionSeen]:
-    """Have the service act on all tasks of *queues* that the filter holds for, ``{}``: on every.
+    """Have the service act on the tasks of *queues* that the filters hold for, or on *all*.
 
-    It goes on whether or not anybody waits for it; ``get_action`` says how far it is.
+    The action runs in the background; ``get_action`` says how far it is.
     *to_queue* is where a move goes; what is deleted ``undo`` can bring back within
     *undo_in_seconds*, by the answer's ``undos``.
     Raises NotFound for a queue, and InvalidRequest naming the field.
     """
     fields = given(to_queue=to_queue, undo_in_seconds=undo_in_seconds, reason=reason)
-    body = {"action": action, "queues": list(queues), "filter": filter_body(filter), **fields}
-    return posts(path_of("actions"), reads(ActionSeen), body)
+    body = {"action": action, "queues": list(queues), "filter": filter_body(filters, all=all)}
+    return posts(path_of("actions"), reads(ActionSeen), body | fields)
 
 
 def list_actions(*, queue: str | None = None, query: str | None = None) -> PagedCall[ActionSeen]:

@@ -193,9 +193,12 @@ def explain_task(id: str) -> ApiCall[list[Reason]]:
 
 
 class TaskFilters(TypedDict, total=False):
-    """Which tasks are meant: those that all of these hold for; None holds for any.
+    """The tasks for which all of these filters hold; a filter of None holds for every task.
 
-    ``query`` says it in the language of the console's search boxes.
+    Args:
+        state: one state, or several: ``"dead"``, ``["ready", "inflight"]``; in any case.
+        query: filters in the language of the console's search boxes.
+
     """
 
     state: str | Sequence[str] | None
@@ -208,6 +211,22 @@ class TaskFilters(TypedDict, total=False):
     priority: Level | None
     group_key: str | None
     query: str | None
+
+
+class Selection(TaskFilters, total=False):
+    """The tasks that an action takes: by ``ids``, by filters, or ``all`` of the queue.
+
+    Args:
+        all: takes every task of the queue, so that a forgotten filter does not.
+        dry_run: counts the tasks and changes none.
+        reason: why it is done, for others to read in the audit.
+
+    """
+
+    ids: Sequence[str] | None
+    all: bool
+    dry_run: bool
+    reason: str | None
 
 
 def list_tasks(
@@ -250,45 +269,37 @@ def _counted_together(counts: Sequence[Count]) -> Count:
 # ---------------------------------------------------------------------------------- many at once
 
 
-class Meant(TypedDict, total=False):
-    """The tasks that an action takes: exactly one of ``ids`` and ``filter``; and why it is done."""
-
-    ids: Sequence[str] | None
-    filter: Mapping[str, Any] | None
-    dry_run: bool
-    reason: str | None
-
-
 def delete_tasks(
-    queue: str, *, undo_in_seconds: float | None = None, **meant: Unpack[Meant]
+    queue: str, *, undo_in_seconds: float | None = None, **selection: Unpack[Selection]
 ) -> SteppedCall[Bulk]:
-    """Delete the tasks named, or else exactly those that the filter holds for.
+    """Delete tasks: ``delete_tasks("mail", state="dead", tags={"tenant": "acme"})``.
 
     The answer's ``undo`` can bring all of them back within *undo_in_seconds*.
 
-    Raises InvalidRequest for both, or for neither, as do the other four.
+    Raises InvalidRequest unless there are either ids, filters or ``all=True``, as do the other
+    four.
     """
-    return bulk_tasks("delete", queue, undo_in_seconds=undo_in_seconds, **meant)
+    return bulk_tasks("delete", queue, undo_in_seconds=undo_in_seconds, **selection)
 
 
-def restart_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
+def restart_tasks(queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
     """Restart dead or succeeded tasks."""
-    return bulk_tasks("restart", queue, **meant)
+    return bulk_tasks("restart", queue, **selection)
 
 
-def run_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
-    """Let waiting tasks be due now."""
-    return bulk_tasks("run", queue, **meant)
+def run_tasks(queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
+    """Make waiting tasks due now."""
+    return bulk_tasks("run", queue, **selection)
 
 
-def move_tasks(queue: str, to_queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
+def move_tasks(queue: str, to_queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
     """Move waiting or dead tasks to another queue."""
-    return bulk_tasks("move", queue, to_queue=to_queue, **meant)
+    return bulk_tasks("move", queue, to_queue=to_queue, **selection)
 
 
-def cancel_tasks(queue: str, **meant: Unpack[Meant]) -> SteppedCall[Bulk]:
+def cancel_tasks(queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
     """Cancel tasks that wait or are in flight."""
-    return bulk_tasks("cancel", queue, **meant)
+    return bulk_tasks("cancel", queue, **selection)
 
 
 def bulk_tasks(
@@ -296,65 +307,53 @@ def bulk_tasks(
     queue: str,
     *,
     ids: Sequence[str] | None = None,
-    filter: Mapping[str, Any] | None = None,
+    all: bool = False,
     to_queue: str | None = None,
     dry_run: bool = False,
     undo_in_seconds: float | None = None,
     reason: str | None = None,
+    **filters: Unpack[TaskFilters],
 ) -> SteppedCall[Bulk]:
-    """Act page after page, of exactly one of *ids* and *filter*, to show progress.
+    """Act page after page, to show progress.
 
-    Raises InvalidRequest for both, or for neither, before anything is done.
+    Raises InvalidRequest, before anything is done, unless there are either ids, filters or *all*.
     """
+    given: dict[str, Any] = {
+        "to_queue": to_queue,
+        "dry_run": dry_run,
+        "undo_in_seconds": undo_in_seconds,
+        "reason": reason,
+    }
+    if ids is None:
+        where = filter_body(filters, all=all)
+        return SteppedCall(
+            lambda cursor: bulk_by_filter(action, queue, where, cursor=cursor, **given),
+            _acted_together,
+        )
     # Ids are never dropped in favour of a filter that means every task.
-    if ids is None and filter is None:
-        raise _both("one of ids and filter is needed")
-    if ids is not None and filter is not None:
-        raise _both("give exactly one of ids and filter")
+    if filters or all:
+        raise InvalidRequest.of("ids", "and filters or all exclude each other")
     if isinstance(ids, str | bytes):
         raise InvalidRequest.of("ids", "must be a list of ids, not one text")
 
     def at(cursor: str | None) -> ApiCall[Bulk]:
-        if filter is not None:
-            return bulk_by_filter(
-                action,
-                queue,
-                filter,
-                to_queue=to_queue,
-                cursor=cursor,
-                dry_run=dry_run,
-                undo_in_seconds=undo_in_seconds,
-                reason=reason,
-            )
-        # By ids, the cursor is the place of the next one, and the undo of the first.  An empty
-        # list is one call: the service says what is wrong with it.
+        # The cursor is the place of the next id, and the undo of the first call.  An empty list
+        # is one call: the service says what is wrong with it.
         place, _, undo_id = (cursor or "0").partition(" ")
-        all_ids, start = ids or (), int(place)
+        start = int(place)
         end = start + limits.BULK_IDS
-        call = bulk_by_ids(
-            action,
-            queue,
-            all_ids[start:end],
-            to_queue=to_queue,
-            dry_run=dry_run,
-            undo_in_seconds=None if undo_id else undo_in_seconds,
-            undo_id=undo_id or None,
-            reason=reason,
-        )
+        undo = {"undo_id": undo_id, "undo_in_seconds": None} if undo_id else {}
+        call = bulk_by_ids(action, queue, ids[start:end], **(given | undo))
 
         def read(answer: RawAnswer) -> Bulk:
             done = call.read(answer)
             undo = f" {done.undo.id}" if done.undo else ""
-            more = f"{end}{undo}" if end < len(all_ids) else None
+            more = f"{end}{undo}" if end < len(ids) else None
             return msgspec.structs.replace(done, cursor=more)
 
         return replace(call, read=read)
 
     return SteppedCall(at, _acted_together)
-
-
-def _both(message: str) -> InvalidRequest:
-    return InvalidRequest(message, errors=[FieldError(name, message) for name in ("ids", "filter")])
 
 
 def _acted_together(pages: Sequence[Bulk]) -> Bulk:
@@ -371,16 +370,11 @@ def bulk_by_ids(
     queue: str,
     ids: Sequence[str],
     *,
-    to_queue: str | None = None,
     dry_run: bool = False,
-    undo_in_seconds: float | None = None,
-    undo_id: str | None = None,
-    reason: str | None = None,
+    **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and undo_id
 ) -> ApiCall[Bulk]:
-    """Act on up to 250 tasks that are named; *undo_id* is the undo of a call before."""
-    named = {"ids": list(ids), "undo_in_seconds": undo_in_seconds, "undo_id": undo_id}
-    named |= {"reason": reason}
-    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **named)
+    """Act on up to 250 tasks that are named; ``undo_id`` is the undo of a call before."""
+    return _bulk(action, queue, {"ids": list(ids), **given}, dry_run=dry_run)
 
 
 def bulk_by_filter(
@@ -388,55 +382,57 @@ def bulk_by_filter(
     queue: str,
     where: Mapping[str, Any],
     *,
-    to_queue: str | None = None,
-    cursor: str | None = None,
     dry_run: bool = False,
-    undo_in_seconds: float | None = None,
-    reason: str | None = None,
+    **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and cursor
 ) -> ApiCall[Bulk]:
-    """Act on the tasks that a filter holds for: one page of them, and where to go on."""
-    meant = {
-        "filter": filter_body(where),
-        "cursor": cursor,
-        "undo_in_seconds": undo_in_seconds,
-        "reason": reason,
-    }
-    return _bulk(action, queue, dry_run=dry_run, to_queue=to_queue, **meant)
+    """Act on one page of the tasks that a `filter_body` holds for; ``cursor`` is where."""
+    return _bulk(action, queue, {"filter": where, **given}, dry_run=dry_run)
 
 
-def _bulk(action: ActionName, queue: str, *, dry_run: bool, **fields: object) -> ApiCall[Bulk]:
+def _bulk(
+    action: ActionName, queue: str, fields: Mapping[str, Any], *, dry_run: bool
+) -> ApiCall[Bulk]:
     body = without_none(**fields, dry_run=dry_run)
     call = posts(path_of("queues", queue, "tasks", action), reads(Bulk), body)
     return replace(call, key=None) if dry_run else call
 
 
-def _words(state: str | Sequence[str] | None) -> str | None:
-    return state if state is None or isinstance(state, str) else ",".join(state)
+_STATE_GROUPS: Final = ("pending", "running", "failed")
+
+
+def _states(given: str | Sequence[str]) -> str:
+    """Return states as the API spells them: people need not know which are in capitals."""
+    words = given.split(",") if isinstance(given, str) else given
+    return ",".join(
+        word.lower() if word.lower() in _STATE_GROUPS else word.upper() for word in words
+    )
 
 
 def _filter_params(**filters: Unpack[TaskFilters]) -> dict[str, str]:
-    unknown = filters.keys() - TaskFilters.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"there is no filter {', '.join(sorted(unknown))}")
-    given = {**filters, "tags": None, "state": _words(filters.get("state"))}
-    tags = filters.get("tags") or {}
-    return params_of(**given) | {f"tag.{name}": value for name, value in tags.items()}
+    given = {name: value for name, value in filters.items() if value is not None}
+    tags: Any = given.pop("tags", {})
+    state: Any = given.pop("state", None)
+    named = params_of(state=None if state is None else _states(state), **given)
+    return named | {f"tag.{name}": value for name, value in tags.items()}
 
 
-def filter_body(where: Mapping[str, Any]) -> dict[str, Any]:
-    """The filter *where* as bodies have it; fields that are None say nothing.
+def filter_body(filters: Mapping[str, Any], *, all: bool = False) -> dict[str, Any]:
+    """Return *filters* as request bodies have them; *all* is the filter of every task.
 
-    Raises InvalidRequest where all of them are.
+    Raises InvalidRequest unless there is either *all* or a filter that is not None.
     """
     body: dict[str, Any] = {}
-    for name, value in where.items():
+    for name, value in filters.items():
         if value is None:
             continue
         if name == "state":
-            body[name] = _words(value)
+            body[name] = _states(value)
         else:
             is_instant = isinstance(value, datetime)
-            body[name] = instant_text(value, field=f"filter.{name}") if is_instant else value
-    if where and not body:  # {} is every task, but whoever names a field means some
-        raise InvalidRequest.of("filter", "names fields and gives all of them as None")
+            body[name] = instant_text(value, field=name) if is_instant else value
+    if filters and not body:
+        raise InvalidRequest.of("filter", "must not be None in every field")
+    if all is bool(body):
+        message = "is missing: name ids or filters, or say all=True for every task of the queue"
+        raise InvalidRequest.of("filter", "and all exclude each other" if all else message)
     return body

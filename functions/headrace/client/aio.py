@@ -39,7 +39,7 @@ from headrace.client.calls.waiting import (
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
 from headrace.client.filling import AsyncBatchWriter
-from headrace.client.options import named
+from headrace.client.options import check_options, named, option_names
 from headrace.client.payloads import AsyncUploading, upload_payload
 from headrace.client.queue_fields import QueueFields
 from headrace.client.queue_making import awith_queues
@@ -66,11 +66,13 @@ _EDITS = 5  # tries of an edit that others get in the way of
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     """Make a method of a call: it sends it and returns what it is answered."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.send(made(*args, **kwargs))
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        return await self.send(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -79,11 +81,13 @@ def _sent_with_calls(
     make: Callable[P, ApiCall[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
     """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
-        call = made(*args, **kwargs)
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        call = make(*args, **kwargs)
         return await awith_queues(self, kwargs.values(), lambda: self.send(call))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
@@ -93,11 +97,13 @@ def _listed(
     make: Callable[P, PagedCall[T]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        return self.each(made(*args, **kwargs))
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        return self.each(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -106,11 +112,13 @@ def _stepped(
     make: Callable[P, SteppedCall[S]],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[S]]:
     """Make a method of what may take several calls: it returns what they come to."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> S:
-        steps = made(*args, **kwargs)
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        steps = make(*args, **kwargs)
         return steps.total([step async for step in self.answers(steps)])
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own

@@ -41,7 +41,7 @@ from headrace.client.calls.waiting import (
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
 from headrace.client.filling import BatchWriter
-from headrace.client.options import named
+from headrace.client.options import check_options, named, option_names
 from headrace.client.payloads import Uploading, upload_payload
 from headrace.client.queue_fields import QueueFields
 from headrace.client.queue_making import with_queues
@@ -68,11 +68,13 @@ _EDITS = 5  # tries of an edit that others get in the way of
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["Client", P], T]:
     """Make a method of a call: it sends it and returns what it is answered."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.send(made(*args, **kwargs))
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        return self.send(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -81,11 +83,13 @@ def _sent_with_calls(
     make: Callable[P, ApiCall[T]],
 ) -> Callable[Concatenate["Client", P], T]:
     """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
-        call = made(*args, **kwargs)
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        call = make(*args, **kwargs)
         return with_queues(self, kwargs.values(), lambda: self.send(call))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
@@ -95,11 +99,13 @@ def _listed(
     make: Callable[P, PagedCall[T]],
 ) -> Callable[Concatenate["Client", P], Iterator[T]]:
     """Make a method of a list: it asks for one page after the other, as they are needed."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self.each(made(*args, **kwargs))
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        return self.each(make(*args, **kwargs))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
@@ -108,11 +114,13 @@ def _stepped(
     make: Callable[P, SteppedCall[S]],
 ) -> Callable[Concatenate["Client", P], S]:
     """Make a method of what may take several calls: it returns what they come to."""
-    made = named(make)
+    known = option_names(make)
 
     @wraps(make)
     def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> S:
-        steps = made(*args, **kwargs)
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        steps = make(*args, **kwargs)
         return steps.total(list(self.answers(steps)))
 
     return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own

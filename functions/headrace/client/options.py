@@ -1,7 +1,7 @@
 """The check of keyword arguments: an unknown one is refused with the nearest right name."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from difflib import get_close_matches
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar, get_args
@@ -61,10 +61,10 @@ def named(function: Callable[P, R]) -> Callable[P, R]:
 
 def check_options(function: Callable[..., Any], given: Mapping[str, object]) -> None:
     """Raise TypeError if *given* has an option that *function* does not have."""
-    known = _options(function)
+    known = option_names(function)
     for name in given:
         if name not in known:
-            raise TypeError(unknown(name, function.__name__, known))
+            raise TypeError(unknown(name, function.__name__, [*known]))
 
 
 def unknown(name: str, of: str, known: Sequence[str]) -> str:
@@ -80,11 +80,12 @@ _NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR
 
 
 @cache
-def _options(function: Callable[..., Any]) -> Sequence[str]:
-    names: list[str] = []
+def option_names(function: Callable[..., Any]) -> Set[str]:
+    """Return the names of the options that *function* has, in their order."""
+    names: dict[str, None] = {}
     for name, each in inspect.signature(function).parameters.items():
         if each.kind in _NAMED and name != "self":
-            names.append(name)
+            names[name] = None
         elif each.kind is inspect.Parameter.VAR_KEYWORD:  # annotated as Unpack of a TypedDict
-            names += get_args(each.annotation)[0].__annotations__
-    return names
+            names |= dict.fromkeys(get_args(each.annotation)[0].__annotations__)
+    return names.keys()

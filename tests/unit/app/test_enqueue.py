@@ -125,7 +125,7 @@ def test_options_travel_with_each_task_and_those_of_the_call_go_first(
         ({"delay": True}, "delay must be seconds or a timedelta, not bool"),
         ({"dedupe_key": "x" * 257}, "dedupe_key must be at most 256 bytes of UTF-8; it is 257"),
         ({"id": "a b"}, "id must be"),
-        ({"max_retries": 101}, "max_retries must be a number from 0 to 100, not 101"),
+        ({"max_retries": 101}, "max_retries must be a whole number from 0 to 100, not 101"),
         ({"max_retries": 1, "retry_strategy": RetryStrategy()}, "max_retries and retry_strategy"),
         ({"lease_seconds": 0.5}, "lease_seconds must be a number from 1 to 43200 seconds, not 0.5"),
         ({"tags": {str(n): "" for n in range(11)}}, "tags must have at most 10 tags; it has 11"),

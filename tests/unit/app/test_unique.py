@@ -91,8 +91,8 @@ def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970(
         assert now != id_of(unique_for=HOUR, delay=HOUR)
         day = id_of(unique_for=timedelta(days=1))
         last = datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC)
-        assert day == id_of(unique_for=86_400, at=last)
-        assert day != id_of(unique_for=86_400, at=last + timedelta(seconds=1))
+        assert day == id_of(unique_for=86_400, scheduled_at=last)
+        assert day != id_of(unique_for=86_400, scheduled_at=last + timedelta(seconds=1))
 
 
 def test_a_window_excludes_an_id_and_is_no_longer_than_finished_tasks_are_known() -> None:

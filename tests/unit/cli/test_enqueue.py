@@ -73,9 +73,12 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
         ((), "say a PAYLOAD, - for stdin, --payload-file, or --file"),
         (("--task", "mail.send", "[1]"), "it is the arguments by name"),
         (("hello",), "text goes in quotes of its own"),
-        (("1", "--delay", "1", "--at", "+1h"), "give --delay or --at, not both"),
+        (
+            ("1", "--delay", "1", "--scheduled-at", "+1h"),
+            "give --delay or --scheduled-at, not both",
+        ),
         (("1", "--unique-for", "1h", "--dedupe-key", "k", "--id", "i"), "--id or --unique-for"),
-        (("1", "--at", "tomorrow"), "no instant such as 2026-11-21T08:00:00Z"),
+        (("1", "--scheduled-at", "tomorrow"), "no instant such as 2026-11-21T08:00:00Z"),
         (("1", "--id", "a b"), "id"),
     ],
 )

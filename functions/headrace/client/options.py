@@ -1,7 +1,8 @@
 """The check of keyword arguments: an unknown one is refused with the nearest right name."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar, get_args
@@ -80,7 +81,7 @@ _NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR
 
 
 @cache
-def option_names(function: Callable[..., Any]) -> Set[str]:
+def option_names(function: Callable[..., Any]) -> AbstractSet[str]:
     """Return the names of the options that *function* has, in their order."""
     names: dict[str, None] = {}
     for name, each in inspect.signature(function).parameters.items():

@@ -279,6 +279,7 @@ class LocalApp:
                 query=query_of(request.query),
                 body=body,
                 base=request.base,
+                repeated=request.repeated,
             )
         )
         lines = [(name, header_value(value)) for name, value in reply.headers.items()]
@@ -312,9 +313,12 @@ class LocalApp:
 def read_scope(scope: Mapping[str, Any]) -> LocalRequest:
     """Return the request of an ASGI *scope*; the values of a repeated header are joined."""
     headers: dict[str, str] = {}
+    repeated: set[str] = set()
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         between = "; " if name == "cookie" else ", "
+        if name in headers:
+            repeated.add(name)
         headers[name] = f"{headers[name]}{between}{value}" if name in headers else value
     path = scope["raw_path"].decode("ascii")
     if not path.startswith("/"):
@@ -325,6 +329,7 @@ def read_scope(scope: Mapping[str, Any]) -> LocalRequest:
         path,
         scope["query_string"].decode("ascii"),
         headers,
+        frozenset(repeated),
         protocol=f"HTTP/{scope['http_version']}",
         source=client[0] if client else "",
         port=(server[1] if server else None) or 0,

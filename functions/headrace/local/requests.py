@@ -37,6 +37,7 @@ class LocalRequest:
         path: the path as the client sent it, still percent-encoded.
         query: the query, likewise.
         headers: by their names in lower case; values of a repeated header are joined.
+        repeated: the names of the headers that came more than once.
         source: the address of the client.
         proto: how the client reaches the service, "http" or "https".
         base: the prefix that a proxy removed from the path; links of ours begin with it.
@@ -48,6 +49,7 @@ class LocalRequest:
     path: str
     query: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    repeated: frozenset[str] = frozenset()
     protocol: str = "HTTP/1.1"
     source: str = ""
     port: int = 0

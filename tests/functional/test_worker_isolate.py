@@ -207,7 +207,7 @@ def test_an_app_that_no_child_can_load_ends_the_worker_and_costs_no_attempt(
     harness.start(app_path="tests.functional.workers.isolated:no_such_app")
     harness.ends()
 
-    assert "ended with exit code 1: AttributeError" in str(harness.raised[0])
+    assert "ended with exit code 1: AppNotFound" in str(harness.raised[0])
     assert harness.ending(task) == "RELEASED"
 
 

@@ -47,7 +47,7 @@ _NOTES: Final = {StepOutcome.FAILED: ": failed", StepOutcome.SKIPPED: ": not tri
     cls=CliCommand,
     example="headrace sync shop.tasks:app --dry-run\nheadrace sync shop.tasks:app --prune",
 )
-@click.argument("app", metavar="MODULE:APP")
+@click.argument("app", metavar="MODULE[:APP]")
 @click.option(
     "--prune",
     is_flag=True,
@@ -61,7 +61,7 @@ def sync_command(session: CliSession, app: str, *, prune: bool, dry_run: bool) -
     Settings that the app does not name keep their values, and the schedules of other apps and of
     operators stay.  Queues are created and changed, never removed.
     """
-    found = load_app(app)
+    app, found = load_app(app)
     try:
         declares = found.declares(app)
     except TypeError as error:  # the app declares something impossible

@@ -1,6 +1,5 @@
 """Workers: `headrace work` runs an app's, `headrace worker` shows all that are alive."""
 
-import importlib
 import math
 import os
 import sys
@@ -58,11 +57,11 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
 @click.command(
     "work",
     cls=CliCommand,
-    example="headrace work shop.tasks:app\n"
+    example="headrace work shop\n"
     "headrace work shop.tasks:app --queues mail=3,news --concurrency 20 --log-format json\n"
     "headrace work shop.tasks:app --queues urgent,bulk --strict",
 )
-@click.argument("app", metavar="MODULE:APP")
+@click.argument("app", metavar="MODULE[:APP]")
 @click.option(
     "--queues",
     multiple=True,
@@ -135,9 +134,10 @@ def work_command(
 ) -> int:
     """Run an app's worker, until Ctrl-C or SIGTERM.
 
-    MODULE:APP is as shop.tasks:app, with this folder on the path.  Told to stop, it takes no more
-    tasks, lets those that run end, and gives the others back with no attempt used; a second Ctrl-C
-    ends it at once.
+    MODULE is imported with this folder on the path.  Its app is the variable `app`, its only App,
+    or that of its module `app` or `tasks`.  A worker that is stopped takes no more tasks, lets
+    running tasks end, and releases the others without using an attempt; a second Ctrl-C ends it
+    at once.
     """
     from headrace.client.worker import logs  # noqa: PLC0415 (for --help, not needed)
     from headrace.client.worker.worker import Worker  # noqa: PLC0415 (likewise)
@@ -151,7 +151,7 @@ def work_command(
     where = {"HEADRACE_URL": session.address(), "HEADRACE_KEY": session.secret}
     os.environ |= {name: value for name, value in where.items() if value}
     garbage.look_seldom()
-    found = load_app(app)
+    path, found = load_app(app)
     if given["log_format"] is None and not logs.is_configured():
         given["log_format"] = "text"
     client = session.connect(codec=found.codec) if named else session.given_client
@@ -161,7 +161,7 @@ def work_command(
                 found,
                 client=client,
                 queues=chosen,
-                app_path=app,
+                app_path=path,
                 version=app_version,
                 observers=observers,
                 **given,
@@ -200,48 +200,41 @@ def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
         thread.join()
 
 
-def load_app(name: str) -> "App":
-    """Import the app that *name* says, as `shop.tasks:app`, with this folder on the path.
+def load_app(name: str) -> "tuple[str, App]":
+    """Return the path ``module:variable`` and the app that *name* means, as `shop`.
 
-    Raises Failed that says what is missing, or what the module raises and where.
+    This folder is on the path.  Raises Failed that says what is missing, or what a module raises
+    and where.
     """
-    from headrace.client.app.app import App  # noqa: PLC0415 (only two commands need one)
+    from headrace.client.app.discovery import AppNotFound, find_app  # noqa: PLC0415 (for two)
 
-    module_name, colon, attribute = name.partition(":")
-    if not (module_name and colon and attribute):
-        raise Failed(f"{name!r} names no app: say module:app, as in shop.tasks:app", Exit.USAGE)
+    module_name = name.partition(":")[0]
+    if not module_name:
+        raise Failed(f"{name!r} names no app: say MODULE or MODULE:APP, as shop", Exit.USAGE)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: object = importlib.import_module(module_name)
+        return find_app(name)
+    except AppNotFound as error:
+        raise Failed(str(error), Exit.USAGE) from error
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if module_name != missing and not module_name.startswith(f"{missing}."):
-            raise Failed(
-                f"{module_name} needs the module {missing}, which is not installed here"
-            ) from error
+            raise Failed(f"{module_name} needs the module {missing}, which is not here") from error
         raise Failed(
-            f"there is no module {missing} in {here} nor among what is installed", Exit.USAGE
+            f"there is no module {missing} in {here}, and none of this name is installed",
+            Exit.USAGE,
         ) from error
     except HeadraceError:
         raise
     except (Exception, SystemExit) as error:  # of the module's own code
-        ends = isinstance(error, SystemExit)  # let through, nobody would know why nothing runs
+        ends = isinstance(error, SystemExit)
         what = "ended the program while it was imported" if ends else "cannot be imported"
-        raise Failed(f"{module_name} {what}: {_told(error)}") from error
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            apps = [name for name, value in vars(found).items() if isinstance(value, App)]
-            instead = f"; its apps: {', '.join(apps)}" if apps else "; it holds no App"
-            raise Failed(f"{module_name} has no {attribute}{instead}", Exit.USAGE)
-        found = getattr(found, part)
-    if not isinstance(found, App):
-        raise Failed(f"{name} is no App but of type {type(found).__name__}", Exit.USAGE)
-    return found
+        raise Failed(f"{module_name} {what}: {_error_and_line(error)}") from error
 
 
-def _told(error: BaseException) -> str:
+def _error_and_line(error: BaseException) -> str:
     """Return what *error* says, and the line that it comes from."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, SyntaxError):  # says itself where

@@ -215,6 +215,7 @@ class MemoryService:
         """
         client = self.connect(key, codec=app.codec, transport=transport)
         async_client = self.connect_async(key, codec=app.codec, transport=transport)
+        app.import_tasks()
         self._served.append(app)
         try:
             with app.using(client, async_client, now=self.clock):

@@ -42,6 +42,7 @@ VALUES: Final = {
     "BODY": "{}",
     "INSTANT": "2026-11-21T08:00:00Z",
     "MODULE:APP": "shop.tasks:app",
+    "MODULE": "shop",
     "N": "5",
     "PATTERN": "mail",
     "PAYLOAD": "{}",
@@ -57,7 +58,7 @@ VALUES: Final = {
 """What stands for the words in capitals of a line."""
 
 FILES: Final = {"--file": "tasks.ndjson"}
-MODULES: Final = ("app", "jobs", "mail", "module", "shop/__init__", "shop/tasks")
+MODULES: Final = ("app", "jobs", "mail", "module", "shop/__init__", "shop/app", "shop/tasks")
 APP: Final = """
 from headrace import App
 app = App(queue="mail")

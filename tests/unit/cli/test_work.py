@@ -66,7 +66,8 @@ def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) ->
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a_shop", "'a_shop' names no app: say module:app"),
+        ("a_broken_app", "there is no module a_broken_app in "),
+        (":app", "':app' names no app: say MODULE or MODULE:APP"),
         ("a_nothing:app", "there is no module a_nothing in "),
         ("a_shop:ap", "a_shop has no ap; its apps: app"),
         ("a_broken:app", "a_broken needs the module no_such_package_at_all"),

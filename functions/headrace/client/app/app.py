@@ -1,7 +1,7 @@
 """Tasks as functions: what a program declares, and what a worker runs."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -11,6 +11,7 @@ from headrace.client.app.attempts import Middleware
 from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
+from headrace.client.app.discovery import import_modules
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
 from headrace.client.app.function import DedupeKey, RawHandler, TaskFunction
@@ -54,6 +55,7 @@ class App(TaskRunner):
         key: an API key, else ``HEADRACE_KEY``.
         codec: how payloads and results are written; the client's by default.
         queue: where tasks go that name no queue.
+        include: modules with tasks of the app, imported before a worker starts.
         name: of the program, which its schedules carry; ``module:app`` unless given.
         create_queues: whether a missing queue is made when it is first needed.
         now: the clock, in tests.
@@ -71,6 +73,7 @@ class App(TaskRunner):
         key: str | None = None,
         codec: Codec | None = None,
         queue: str = "default",
+        include: Sequence[str] = (),
         name: str | None = None,
         create_queues: bool = True,
         now: Callable[[], datetime] = utc_now,
@@ -81,6 +84,7 @@ class App(TaskRunner):
         self._default_queue = queue_name("queue", queue)
         self._queues = AppQueues(create=create_queues)
         self._schedules = AppSchedules()
+        self._modules, self._packages = list(include), list[str]()
         super().__init__(
             Posting(
                 self._queues,
@@ -92,6 +96,20 @@ class App(TaskRunner):
                 now=now,
             )
         )
+
+    def autodiscover(self, *packages: str) -> None:
+        """Import every module of *packages* before a worker starts.
+
+        Modules whose names begin with ``_`` are left out, and so is what is in such packages.
+        """
+        self._packages += packages
+
+    def import_tasks(self) -> None:
+        """Import the modules of ``include`` and of ``autodiscover``.
+
+        A worker and the command call this.  Raises ModuleNotFoundError, and what a module raises.
+        """
+        import_modules(self._modules, self._packages)
 
     @property
     def folder(self) -> str:
@@ -367,6 +385,7 @@ class App(TaskRunner):
 
         Raises TypeError for a periodic function that is no task.
         """
+        self.import_tasks()
         names = frozenset(filter(None, (self.name, path)))
         mark = self.name or path
         return Declaration(self._queues.settings, self._schedules.declared, mark, names)

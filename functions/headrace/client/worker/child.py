@@ -1,7 +1,6 @@
 """The inside of a child process: it runs one task at a time and says what came of it."""
 
 import asyncio
-import importlib
 import os
 import queue
 import signal
@@ -18,6 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
+from headrace.client.app.discovery import find_app
 from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 from headrace.client.codec import PLAIN, remember_codec
 from headrace.client.sending import Report
@@ -67,7 +67,7 @@ def main(
         logging_as.again()
     try:
         with working_in(folder):
-            app = load(app_path)
+            _, app = find_app(app_path)
         app.fix_address(folder)
     except Exception as error:  # noqa: BLE001 (of somebody else's module; the end of this process)
         _log.exception("The app %s cannot be loaded in a child process", app_path)
@@ -88,17 +88,6 @@ def working_in(folder: str) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-
-
-def load(app_path: str) -> App:
-    """Return the app at ``module:name``.  Raises ImportError, AttributeError or TypeError."""
-    module, _, name = app_path.partition(":")
-    found: object = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    if not isinstance(found, App):
-        raise TypeError(f"{app_path} is {type(found).__name__}, not an App")
-    return found
 
 
 class ChildWorker:

@@ -88,6 +88,7 @@ class Worker:
         chance: random.Random | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
+        app.import_tasks()
         self.settings = settings = WorkerSettings.of(app.queues, **options)
         chance = chance or random.SystemRandom()
         self._where = ""

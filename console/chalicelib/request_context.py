@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeVar
 
-from headrace.domain.access import Permission, Principal
+from headrace.domain.access import Permission, Principal, as_seen_by
 from headrace.domain.errors import Forbidden, Unauthenticated
+from headrace.domain.task import Task
 from headrace.runtime.service import Service
 from headrace.store.records.keys import Session
 
@@ -60,6 +61,10 @@ class RequestContext:
     def require(self, permission: Permission, *queues: str) -> None:
         """Raise Forbidden unless the visitor is permitted to, for each of *queues*."""
         self.by.require(permission, *queues)
+
+    def task(self, task_id: str | None = None) -> Task:
+        """Return the task of this id, else of the path, as the visitor may see it."""
+        return as_seen_by(self.by, self.use.tasks.get(task_id or self.request.names["id"]))
 
     def url(self, route: str, /, query: Mapping[str, object] | None = None, **names: str) -> str:
         """Return an address of ours as this visitor must see it."""

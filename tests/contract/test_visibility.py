@@ -5,7 +5,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.errors import Forbidden
 from headrace.domain.operate import BulkAction
-from headrace.ops.operators import visibility
+from headrace.store.call_scope import acting
 from tests.contract.conftest import World, hooked
 from tests.contract.test_keys import principal
 
@@ -18,6 +18,6 @@ def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> N
     def move() -> None:
         world.use.bulk.by_ids(inside, BulkAction.MOVE, [task_id], to_queue=outside)
 
-    with pytest.raises(Forbidden):
-        visibility.delete_task(hooked(world, before_commit=move).use.tasks, by, task_id)
+    with acting(by), pytest.raises(Forbidden):
+        hooked(world, before_commit=move).use.tasks.delete(task_id)
     assert world.see(task_id).queue == outside

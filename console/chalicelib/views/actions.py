@@ -15,7 +15,6 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import SAID, BulkAction
 from headrace.domain.task import State, Status, Task
-from headrace.ops.operators import visibility
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 
 from .. import formatting, urls
@@ -209,7 +208,7 @@ def act_on_task(context: RequestContext) -> Reply:
 def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> ConfirmPage:
     """Say what an action would do to a task, and ask whether to do it."""
     action = action_named(context.request.names["action"])
-    task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
+    task = context.task()
     context.require(action.permission, task.queue)
     status = task.status(context.now)
     fits = action.fits(task, status)

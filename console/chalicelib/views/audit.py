@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
 from headrace.domain.query import written_term
-from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.sentences import changes, sentence
 
@@ -86,12 +85,8 @@ def show(context: RequestContext) -> Reply:
     """Show a page of the audit."""
     wanted: ListSearch[AuditRecord] = ListSearch(context, "audit")
     page = wanted.look(
-        lambda where, limit, cursor: visibility.audit(
-            context.use.audit,
-            context.by,
-            AuditFilter().narrowed(where),
-            limit=limit,
-            cursor=cursor,
+        lambda where, limit, cursor: context.use.audit.list(
+            AuditFilter().narrowed(where), limit=limit, cursor=cursor
         )
     )
     return AuditPage(

@@ -5,7 +5,6 @@ from typing import Final
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import FoundMembers, TaskBatch
-from headrace.ops.operators import visibility
 
 from .. import formatting, urls
 from ..forms import number_of_ours
@@ -118,7 +117,7 @@ def _ends(counted: TaskBatch | FoundMembers) -> str:
 
 
 def _batch(context: RequestContext) -> TaskBatch:
-    return visibility.batch(context.use.task_batches, context.by, context.request.names["id"])
+    return context.use.task_batches.get(context.request.names["id"])
 
 
 def _crumbs(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:

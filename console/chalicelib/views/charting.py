@@ -11,7 +11,6 @@ from headrace.domain.transitions import Event
 from headrace.history.series import STEP_SECONDS, MetricSeries
 from headrace.history.stats import QueueStats
 from headrace.history.tally import Activity, Histogram
-from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import AuditFilter
 
 from .. import charts
@@ -141,7 +140,7 @@ def _notes(context: RequestContext, period: Period, on_duty: "OnDuty") -> Iterat
     """Yield what was done to the queue meanwhile, and when another version of a worker began."""
     if context.allows(Permission.OPERATE, context.queue):
         where = AuditFilter(queue=context.queue, since=period.since, before=period.until)
-        for entry in visibility.audit(context.use.audit, context.by, where, limit=_MARKS).shown:
+        for entry in context.use.audit.list(where, limit=_MARKS).shown:
             if entry.action in _MARKED and entry.changed != 0:
                 kind, word = _MARKED[entry.action]
                 yield MarkNote(kind, f"{word} by {entry.actor}", entry.at)

@@ -12,7 +12,6 @@ from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.domain.times import DURATION_EXAMPLES
-from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import checked_reason
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 
@@ -107,7 +106,7 @@ def _made(
 
 
 def _task(context: RequestContext) -> Task:
-    task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
+    task = context.task()
     context.require(Permission.ENQUEUE, task.queue)
     context.require(Permission.DETAILS, task.queue)
     if task.uploaded is not None:

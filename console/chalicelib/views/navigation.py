@@ -8,7 +8,6 @@ from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.query import Query, written
 from headrace.domain.task import Priority
-from headrace.ops.operators import visibility
 
 from .. import urls
 from ..forms import tags_text
@@ -98,7 +97,7 @@ def tag_links(
 
 def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ...]:
     """Return the visitor's queues to choose from, the first hundred."""
-    page = visibility.queues(context.use.queues, context.by, limit=_SUGGESTED)
+    page = context.use.queues.list(limit=_SUGGESTED)
     return tuple(Option(one.name, one.name) for one in page.shown if one.name != but)
 
 

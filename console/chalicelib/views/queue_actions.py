@@ -13,7 +13,6 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.times import duration_text
 from headrace.history.tally import by_state
-from headrace.ops.operators import visibility
 from headrace.ops.shared.audit import checked_reason
 
 from .. import formatting, urls
@@ -201,7 +200,7 @@ def undo(context: RequestContext) -> Reply:
     back = context.back or context.url(urls.QUEUES)
     until, restored, left, cursor = use.now() + _COUNTS_FOR, 0, 0, None
     while undo_ids:
-        answer = visibility.undo(use.undoing, context.by, undo_ids[0], cursor=cursor)
+        answer = use.undoing.undo(undo_ids[0], cursor=cursor)
         restored, left = restored + answer.changed, left + len(answer.results) - answer.changed
         cursor = answer.cursor
         if cursor is None:

@@ -13,7 +13,6 @@ from headrace.domain.settings import Kind, declared_settings
 from headrace.domain.task import Status
 from headrace.domain.times import duration_text
 from headrace.history.stats import EventRates, Glance
-from headrace.ops.operators import visibility
 
 from .. import charts, formatting, urls
 from ..charts import Spark
@@ -113,8 +112,8 @@ def show(context: RequestContext) -> Reply:
     """Show what needs a look, and a page of queues."""
     wanted: ListSearch[Queue] = ListSearch(context, "queues")
     page = wanted.look(
-        lambda where, limit, cursor: visibility.queues(
-            context.use.queues, context.by, where=where, limit=limit, cursor=cursor
+        lambda where, limit, cursor: context.use.queues.list(
+            where=where, limit=limit, cursor=cursor
         )
     )
     seen = context.use.stats.overview(page.shown, each)

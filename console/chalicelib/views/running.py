@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 from headrace.domain.access import Permission
 from headrace.domain.operate import ActionStatus
 from headrace.domain.query import written_term
-from headrace.ops.operators import visibility
 from headrace.store.records.actions import Action
 
 from .. import formatting, urls
@@ -86,7 +85,7 @@ def under_way(context: RequestContext, queue: str | None = None) -> tuple[Link, 
         return ()
     return tuple(
         Link(f"{_text(run)}: {_progress(run)}", context.url(urls.ACTION, context.onward, id=run.id))
-        for run in context.use.actions.under_way(context.by)
+        for run in context.use.actions.under_way()
         if queue in (None, *run.touches)
     )
 
@@ -107,7 +106,7 @@ def show_all(context: RequestContext) -> Reply:
     wanted: ListSearch[Action] = ListSearch(context, "actions")
     page = wanted.look(
         lambda where, limit, cursor: context.use.actions.list(
-            where=where, limit=limit, cursor=cursor, by=context.by
+            where=where, limit=limit, cursor=cursor
         )
     )
     return RunsPage(
@@ -152,8 +151,7 @@ def steer(context: RequestContext) -> Reply:
 
 
 def _own(context: RequestContext) -> Action:
-    run_id = context.request.names["id"]
-    return visibility.action(context.use.actions, context.by, run_id, dry_run=True)
+    return context.use.actions.get(context.request.names["id"], dry_run=True)
 
 
 def _row(context: RequestContext, run: Action) -> RunRow:

@@ -11,7 +11,6 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import WHOLE_ID_RE, mistyped
 from headrace.domain.query import Query, written_term
 from headrace.domain.task import Status
-from headrace.ops.operators import visibility
 from headrace.ops.search.search import FoundTasks
 
 from .. import formatting, urls
@@ -74,7 +73,7 @@ def _by_name(context: RequestContext, wanted: str) -> Redirect | None:
             return Redirect(context.url(urls.QUEUE, queue=wanted))
     if limits.TASK_ID_RE.fullmatch(wanted):
         try:
-            visibility.task(context.use.tasks, context.by, wanted)
+            context.task(wanted)
         except (NotFound, Forbidden):
             pass
         else:

@@ -12,7 +12,6 @@ from headrace.domain.operate import BulkAction
 from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 from headrace.domain.task_fields import TITLED
 from headrace.domain.task_groups import shown_turn, turn_of_instant
-from headrace.ops.operators import visibility
 from headrace.ops.tasks.spawn import ids_of_children
 
 from .. import formatting, snippets, story, urls
@@ -107,7 +106,7 @@ class TaskPage(Page):
 @routes.get(urls.TASK, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show a task."""
-    task = visibility.task(context.use.tasks, context.by, context.request.names["id"])
+    task = context.task()
     status = task.status(context.now)
     details = context.allows(Permission.DETAILS, task.queue)
     texts, missing = _texts(context, task)
@@ -195,7 +194,7 @@ def _batches(context: RequestContext, task: Task) -> Iterator[Fact]:
     named += [("Called back by", task.batch.id)] if task.batch is not None else []
     for name, batch in named:
         with suppress(NotFound, Forbidden):
-            visibility.batch(context.use.task_batches, context.by, batch)
+            context.use.task_batches.get(batch)
             yield Fact(name, batch, url=context.url(urls.BATCH, id=batch))
 
 
@@ -204,7 +203,7 @@ def _children(context: RequestContext, task: Task) -> tuple[StepBranch, ...]:
     found: list[StepBranch] = []
     for child_id in ids_of_children(task):
         try:
-            child = visibility.task(context.use.tasks, context.by, child_id)
+            child = context.task(child_id)
         except Forbidden:
             continue
         except NotFound:

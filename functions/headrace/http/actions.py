@@ -21,9 +21,7 @@ from headrace.http.fields import (
 )
 from headrace.http.parameters import Cursor, FilterBody, Limit, ListQueryText, asked, keys_of
 from headrace.http.queue_bodies import EmptyBody
-from headrace.http.request import principal
 from headrace.http.routing import Alias, Routes
-from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import ACTIONS, AUDIT
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.paging import Found
@@ -110,10 +108,6 @@ def action_answer(run: "ShownAction") -> action_wire.ActionSeen:
 # ------------------------------------------------------------------------------------------- routes
 
 
-def _own(id: str) -> "ShownAction":
-    return visibility.action(current_service().actions, principal(), id)
-
-
 @routes.add("POST", "/v1/actions", Permission.OPERATE, status=202, examples=BEGIN)
 def begin_action(body: ActionBody) -> action_wire.ActionSeen:
     """Start an action on many tasks.
@@ -147,9 +141,7 @@ def list_actions(
 
     Shows actions whose queues are all queues of the key.
     """
-    page = visibility.actions(
-        current_service().actions,
-        principal(),
+    page = current_service().actions.list(
         queue=queue,
         where=asked(ACTIONS, query),
         limit=limit,
@@ -162,7 +154,7 @@ def list_actions(
 @routes.add("GET", "/v1/actions/{id}", Permission.OPERATE)
 def get_action(id: ActionInPath) -> action_wire.ActionSeen:
     """Show the progress of an action."""
-    return action_answer(_own(id))
+    return action_answer(current_service().actions.get(id))
 
 
 @routes.add("POST", "/v1/actions/{id}/pause", Permission.OPERATE)
@@ -172,7 +164,7 @@ def pause_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Actio
     Up to 250 tasks that are being processed are completed first. The action can be resumed within 7
     days of its start. 409 `finished`: the action has ended or was cancelled.
     """
-    return action_answer(current_service().actions.pause(_own(id).id))
+    return action_answer(current_service().actions.pause(id))
 
 
 @routes.add("POST", "/v1/actions/{id}/resume", Permission.OPERATE)
@@ -181,7 +173,7 @@ def resume_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
 
     409 `finished`: the action has ended or was cancelled.
     """
-    return action_answer(current_service().actions.resume(_own(id).id))
+    return action_answer(current_service().actions.resume(id))
 
 
 @routes.add("POST", "/v1/actions/{id}/cancel", Permission.OPERATE)
@@ -191,7 +183,7 @@ def cancel_action(id: ActionInPath, _body: EmptyBody = None) -> action_wire.Acti
     Tasks that are already processed stay as they are, and up to 250 tasks that are being processed
     are completed. Safe to repeat. 409 `finished`: the action has ended.
     """
-    return action_answer(current_service().actions.cancel(_own(id).id))
+    return action_answer(current_service().actions.cancel(id))
 
 
 # -------------------------------------------------------------------------------------------- audit
@@ -262,5 +254,5 @@ def list_audit(
     or was interrupted.
     """
     where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
-    page = visibility.audit(current_service().audit, principal(), where, limit=limit, cursor=cursor)
+    page = current_service().audit.list(where, limit=limit, cursor=cursor)
     return audit_answer(page)

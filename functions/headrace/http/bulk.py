@@ -20,10 +20,8 @@ from headrace.http.fields import (
 )
 from headrace.http.parameters import FilterBody, QueueInPath
 from headrace.http.queue_bodies import FIRST_STEP, StepBody
-from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.http.tasks import undoable_answer
-from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
 from headrace.wire import tasks as task_wire
 from headrace.wire.base import LEFT_OUT
@@ -188,8 +186,7 @@ def undo(
     or the queue was deleted.
     """
     cursor = body.cursor if body else None
-    done = visibility.undo(current_service().undoing, principal(), id, cursor=cursor)
-    return bulk_answer(done)
+    return bulk_answer(current_service().undoing.undo(id, cursor=cursor))
 
 
 @routes.add(

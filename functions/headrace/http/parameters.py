@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from headrace.domain import limits
-from headrace.domain.access import Permission
+from headrace.domain.access import Permission, as_seen_by
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
@@ -24,7 +24,7 @@ from headrace.http.fields import (
     wrong,
 )
 from headrace.http.request import principal
-from headrace.ops.operators import visibility
+from headrace.ops.tasks.enqueue import missing_task
 from headrace.runtime.wiring import current_service
 
 QueueInPath: TypeAlias = Annotated[str, Field(description="The name of the queue.")]
@@ -47,13 +47,13 @@ def own_task(id: str) -> Task:
 
     Raises NotFound, or Forbidden for a key that may not know whether it exists.
     """
-    return visibility.task(current_service().tasks, principal(), task_id(id))
+    return as_seen_by(principal(), current_service().tasks.get(task_id(id)))
 
 
 def task_id(id: str) -> str:
     """Return *id*.  Raises as own_task() for a text that cannot be an id."""
     if not limits.TASK_ID_RE.fullmatch(id):
-        raise visibility.no_task(principal(), id)
+        raise missing_task(id)
     return id
 
 

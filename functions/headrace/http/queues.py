@@ -28,7 +28,6 @@ from headrace.http.queue_bodies import (
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Routes
 from headrace.http.tasks import undoable_answer
-from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import QUEUES
 from headrace.ops.shared.paging import Found
 from headrace.runtime.wiring import current_service
@@ -155,10 +154,8 @@ def list_queues(
 
     Shows the queues that the key is for.
     """
-    every, where = current_service().queues, asked(QUEUES, query)
-    page = visibility.queues(
-        every, principal(), prefix=prefix, where=where, limit=limit, cursor=cursor
-    )
+    where = asked(QUEUES, query)
+    page = current_service().queues.list(prefix=prefix, where=where, limit=limit, cursor=cursor)
     return queues_answer(page)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from headrace.domain import limits
-from headrace.domain.access import Permission
+from headrace.domain.access import Permission, as_seen_by
 from headrace.domain.ids import shown_lease
 from headrace.domain.operate import Undo
 from headrace.domain.task import SHOWN_STATES, Task
@@ -30,7 +30,6 @@ from headrace.http.parameters import (
 )
 from headrace.http.request import POLL_AFTER, Reply, principal
 from headrace.http.routing import Routes
-from headrace.ops.operators import visibility
 from headrace.runtime.wiring import current_service
 from headrace.store.call_scope import current_actor, time_to_wait
 from headrace.wire import tasks as task_wire
@@ -192,9 +191,8 @@ def seconds_to_wait(wanted: float) -> float:
 
 def _ended_task(id: str, wait_seconds: float) -> Task:
     seconds = seconds_to_wait(wait_seconds)
-    return visibility.ended_task(
-        current_service().waiting, principal(), task_id(id), seconds=seconds
-    )
+    task = current_service().waiting.wait(task_id(id), seconds=seconds)
+    return as_seen_by(principal(), task)
 
 
 @routes.add("GET", "/v1/tasks/{id}/explain", Permission.READ)
@@ -215,8 +213,8 @@ def cancel_task(id: TaskInPath, body: ReasonBody | None = None) -> CancelledTask
     The audit keeps the `reason`. The key must be allowed to enqueue into the queue of the task.
     """
     use, why = current_service(), (body and body.reason) or ""
-    done = visibility.cancel_task(use.cancelling, principal(), task_id(id), reason=why)
-    done = replace(done, task=use.texts.shown(done.task))
+    done = use.cancelling.cancel(task_id(id), reason=why)
+    done = replace(done, task=use.texts.shown(as_seen_by(principal(), done.task)))
     return cancelled_answer(done, now=use.now(), max_retries=use.queues.max_retries)
 
 
@@ -228,9 +226,7 @@ def delete_task(
     reason: WhyDeleted = None,
 ) -> DeletedTask | Reply:
     """Delete a task."""
-    undo = visibility.delete_task(
-        current_service().tasks,
-        principal(),
+    undo = current_service().tasks.delete(
         task_id(id),
         if_not_inflight=if_not_inflight == "true",
         undo_in_seconds=undo_in_seconds,
@@ -265,7 +261,7 @@ def list_tasks(
         cursor=cursor,
         payload=wanted,
     )
-    page = visibility.page(principal(), page)
+    page = page.as_seen_by(principal())
     return tasks_answer(page, now=use.now(), max_retries=use.queues.max_retries, payload=wanted)
 
 

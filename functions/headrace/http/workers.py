@@ -26,7 +26,6 @@ from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_o
 from headrace.http.queue_bodies import EmptyBody
 from headrace.http.request import POLL_AFTER, Reply, principal
 from headrace.http.routing import Routes
-from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import WORKERS
 from headrace.runtime.wiring import current_service
 from headrace.wire import service as service_wire
@@ -268,7 +267,7 @@ def close_lease(id: LeaseInPath) -> None:
     many for one call, the others follow within a minute. Safe to repeat. 409 `lease_lost`: the
     lease had lapsed. The key must be for all queues in which the lease was used.
     """
-    visibility.close_lease(current_service().leases, principal(), _lease_id(id))
+    current_service().leases.close(_lease_id(id))
 
 
 def _leased(group: LeaseGroup) -> task_wire.Leased:

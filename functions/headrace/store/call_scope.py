@@ -22,6 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from headrace.domain.access import SERVICE, Principal
 from headrace.domain.change import Change, Done, Outcome, Refused
+from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.ids import keyed_task_id, new_batch_id, new_task_id, new_undo_id
 from headrace.domain.task import Task
 from headrace.store.base import Noting, NotingRefused, Store
@@ -157,6 +158,14 @@ def visible(queue: str) -> bool:
     """Return whether the caller may know *queue*."""
     principal = _CALLER.get().principal
     return principal is None or principal.covers(queue)
+
+
+def not_shown(missing: NotFound, refused: Forbidden) -> NotFound | Forbidden:
+    """Return the error about what is not there, or is not shown to the caller.
+
+    A restricted caller gets *refused* for both, and cannot tell one from the other.
+    """
+    return refused if restricted() else missing
 
 
 @contextmanager

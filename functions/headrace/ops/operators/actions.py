@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from headrace.domain.access import Principal
+from headrace.domain import access
 from headrace.domain.errors import Conflict, Finished, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import action_id, new_request_token
@@ -19,10 +19,10 @@ from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.operate import STATES_BY_ACTION, ActionStatus, BulkAction
 from headrace.domain.task import Task
 from headrace.ops.shared.audit import AuditRecord, checked_reason
-from headrace.ops.shared.paging import Found
+from headrace.ops.shared.paging import Found, read_units
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record, every_record
-from headrace.store.call_scope import caller
+from headrace.store.call_scope import caller, flat_rate, not_shown, visible
 from headrace.store.records.actions import KIND, OVER, SNAPSHOTS, UNDER_WAY, Action
 
 SAMPLES: Final = 5
@@ -33,9 +33,9 @@ ShownAction: TypeAlias = Action
 """An action, for modules that show it and do not import records."""
 
 
-def _shows(by: Principal | None, run: Action) -> bool:
-    """Return whether *by* may see *run*, which was begun; None may see all."""
-    return run.started_at is not None and (by is None or by.covers_all(run.touches))
+def _shows(run: Action) -> bool:
+    """Return whether *run* was begun, and the caller may see it."""
+    return run.started_at is not None and all(map(visible, run.touches))
 
 
 class ActionOperations(ServicePart):
@@ -114,13 +114,19 @@ class ActionOperations(ServicePart):
     def get(self, run_id: str, *, dry_run: bool = False) -> Action:
         """Return an action, also one that was not begun with *dry_run*.
 
-        Raises NotFound if it does not exist.
+        Raises NotFound if it does not exist.  A caller that may not know all queues gets Forbidden
+        for that, and for an action on another queue.
         """
         record = self.store.record(KIND, run_id)
         run = None if record is None else Action.of(record)
-        if run is None or run.expires_at <= self.now() or not (dry_run or run.started_at):
-            message = f"there is no action {run_id[:64]}, or no longer"
-            raise NotFound(message)
+        if (
+            run is None
+            or run.expires_at <= self.now()
+            or not (dry_run or run.started_at)
+            or not all(map(visible, run.touches))
+        ):
+            missing = NotFound(f"there is no action {run_id[:64]}, or no longer")
+            raise not_shown(missing, access.not_this_action(run_id))
         return run
 
     def list(
@@ -130,31 +136,34 @@ class ActionOperations(ServicePart):
         where: ListQuery[Action] = EVERY_ROW,
         limit: int = 50,
         cursor: str | None = None,
-        by: Principal | None = None,
     ) -> Found[Action]:
-        """Return a page of actions, the latest first, of one *queue* or all, that *by* may see.
+        """Return a page of the actions on the caller's queues, the latest first; or on one *queue*.
 
         A page may be short and not the last.  Raises InvalidRequest for a forged cursor.
         """
         scope, now = f"actions {queue} {where.text}", self.now()
         after = self.service.cursors.read(scope, cursor) if cursor else ""
         runs: list[Action] = []
-        for number, record in enumerate(self._records(after)):
-            if len(runs) == limit or number == _LOOKED_AT:
-                return Found(tuple(runs), self.service.cursors.write(scope, after))
-            after = record.name
-            run = Action.of(record)
-            meant = _shows(by, run) and queue in (None, *run.touches)
-            if meant and where.means(run, now):
-                runs.append(run)
-        return Found(tuple(runs), None)
+        more = False
+        with flat_rate() as rate:
+            for number, record in enumerate(self._records(after)):
+                more = len(runs) == limit or number == _LOOKED_AT
+                if more:
+                    break
+                after = record.name
+                run = Action.of(record)
+                meant = _shows(run) and queue in (None, *run.touches)
+                if meant and where.means(run, now):
+                    runs.append(run)
+            rate.read = read_units(runs)
+        return Found(tuple(runs), self.service.cursors.write(scope, after) if more else None)
 
-    def under_way(self, by: Principal | None = None) -> tuple[Action, ...]:
-        """Return unfinished actions that *by* may see, the latest first; at most a hundred."""
+    def under_way(self) -> tuple[Action, ...]:
+        """Return the caller's unfinished actions, the latest first; at most a hundred."""
         marks, _ = self.store.records(UNDER_WAY, limit=_PAGE)
         records = (self.store.record(KIND, mark.name) for mark in marks)
         runs = (Action.of(record) for record in records if record is not None)
-        return tuple(run for run in runs if not run.has_ended and _shows(by, run))
+        return tuple(run for run in runs if not run.has_ended and _shows(run))
 
     def any_unfinished(self) -> bool:
         """Return whether there is an action that is not complete, or a dry run."""

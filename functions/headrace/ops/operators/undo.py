@@ -4,13 +4,13 @@ An undo is recorded before the first task is deleted.  A lagging index may not s
 deleted a moment ago; another call finds it, and restores nothing twice.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.change import Done, KeyLock
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BACK_ALREADY, Undo, Unfit, takes_place, undelete
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -21,7 +21,7 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
 from headrace.ops.tasks.enqueue import key_holder
 from headrace.store.base import Position
-from headrace.store.call_scope import draw_undo_id
+from headrace.store.call_scope import draw_undo_id, not_shown, visible
 from headrace.store.records import undos as undo_records
 
 if TYPE_CHECKING:
@@ -45,20 +45,19 @@ class Undoing(ServicePart):
         undo_id: str,
         *,
         cursor: str | None = None,
-        check: Callable[[str], None] = lambda _: None,
     ) -> BulkAnswer:
         """Bring back what was deleted under *undo_id*; one result for each task that is met.
 
-        With a cursor in the answer there are more.  *check* may raise for a queue.
+        With a cursor in the answer there are more.
         Raises NotFound for an undo that is not known, or over, and where the queue was deleted
-        since; InvalidRequest for a forged cursor.
+        since; InvalidRequest for a forged cursor.  A caller that may not know all queues gets
+        Forbidden for an undo that is not known, and for one of another queue.
         """
         found = self.service.undos.find(undo_id)
-        if found is None:
-            message = f"there is no undo {undo_id[:64]}, or it is over"
-            raise NotFound(message)
+        if found is None or not visible(found[0].queue):
+            missing = NotFound(f"there is no undo {undo_id[:64]}, or it is over")
+            raise not_shown(missing, Forbidden("this key is not for the queue of this undo"))
         undo, ids = found
-        check(undo.queue)
         queue = self.service.queues.get(undo.queue)
         if queue.created_at > undo.at:
             message = f"queue {queue.name} was deleted since, and its tasks with it"

@@ -20,7 +20,6 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import TaskFilter
 from headrace.domain.list_query import ListLanguage
 from headrace.domain.task import Task
-from headrace.ops.operators import visibility
 from headrace.ops.search.list_queries import LANGUAGES
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record
@@ -58,7 +57,7 @@ class Search(ServicePart):
         if ids is not None:
             found = list(self._of_ids(by, where, ids, limit))
             return FoundTasks(tuple(found[:limit]), len(found) > limit)
-        page = visibility.queues(self.service.queues, by, limit=QUEUES)
+        page = self.service.queues.list(limit=QUEUES)
         until = self.now() + _LOOKS_FOR
         tasks: list[Task] = []
         left: list[str] = []

@@ -17,11 +17,11 @@ from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
 from headrace.domain.queue_settings import QueueSettings
-from headrace.ops.shared.paging import Found
+from headrace.ops.shared.paging import Found, read_units
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record
-from headrace.store.call_scope import caller
+from headrace.store.call_scope import caller, flat_rate, restricted, visible
 from headrace.store.records import body_of
 
 _log: Final = safe_logger(__name__)
@@ -219,12 +219,18 @@ class Audit(ServicePart):
     def list(
         self, where: AuditFilter, *, limit: int = 50, cursor: str | None = None
     ) -> Found[AuditRecord]:
-        """Return a page of entries, newest first.
+        """Return a page of the entries about the caller's queues, newest first.
 
         Raises InvalidRequest for a forged cursor, and naming ``from`` for a span that ends before
         it begins.
         """
         where.check_span()
+        with flat_rate() as rate:
+            page = self._list(where, limit, cursor)
+            rate.read = read_units(page.shown)
+        return page
+
+    def _list(self, where: AuditFilter, limit: int, cursor: str | None) -> Found[AuditRecord]:
         scope = f"audit {where}"
         after = self.service.cursors.read(scope, cursor) if cursor else ""
         if where.before is not None and not after:
@@ -239,10 +245,10 @@ class Audit(ServicePart):
             for record in records:
                 before, after = after, record.name
                 looked_at += 1
-                entry = _entry(record)
+                entry = _shown(_entry(record))
                 if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
                     return Found(tuple(entries), None)
-                if where.means(entry):
+                if where.means(entry) and (not restricted() or visible(entry.queue or "")):
                     if not room.takes(_text(entry), besides=_ENTRY) and entries:
                         return Found(tuple(entries), self.service.cursors.write(scope, before))
                     entries.append(entry)
@@ -295,8 +301,27 @@ def _entry(record: Record) -> AuditRecord:
     return AuditRecord(**{**body, "at": datetime.fromisoformat(body["at"])})
 
 
-TOLD: Final = ("on_end.queue", "alerts.queue")
+_TOLD: Final = ("on_end.queue", "alerts.queue")
 """Settings that name another queue, which the caller may not be allowed to see."""
+
+
+def _shown(entry: AuditRecord) -> AuditRecord:
+    """Return *entry* without the names of queues that the caller may not know."""
+    if not restricted():
+        return entry
+
+    def shown(values: Mapping[str, Any] | None, *names: str) -> Mapping[str, Any] | None:
+        named = {name: values.get(name) for name in names} if values else {}
+        hidden = {name: None for name, queue in named.items() if queue and not visible(queue)}
+        return {**(values or {}), **hidden} if hidden else values
+
+    return replace(
+        entry,
+        filter=shown(entry.filter, "to_queue"),
+        before=shown(entry.before, *_TOLD),
+        after=shown(entry.after, *_TOLD),
+    )
+
 
 _HEADERS: Final = "target.headers."
 _FIELDS: Final = 32  # of one change that are kept

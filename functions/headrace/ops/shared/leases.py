@@ -84,18 +84,18 @@ class Leases(ServicePart):
         self.watch.extended(extended)
         return extended
 
-    def close(self, group_id: str, *, check: Callable[[LeaseGroup], None] = lambda _: None) -> None:
+    def close(self, group_id: str) -> None:
         """Close a group and release its unsettled tasks, due now, without using an attempt.
 
-        The reaper releases the tasks that take longer than *patience* seconds.  *check* may raise
-        for a group that must not be closed.  Closing a group again resumes the release.  Raises
-        NotFound for an unknown group, and LeaseLost for one that has lapsed.
+        The reaper releases the tasks that take longer than *patience* seconds.  Closing a group
+        again resumes the release.  Raises NotFound for an unknown group, LeaseLost for one that has
+        lapsed, and Forbidden where the caller may not know of all queues that it was used with.
         """
         now = self.now()
         group = find_group(self.store, group_id)
         if group is None:
             raise NotFound("there is no such lease, or it ended long ago")
-        check(group)
+        _check_queues(group)
         if group.state is GroupState.OPEN:
             self.store.put_record(Record(_CLOSING, group.id, {}), replaces=None)
             closed = change_group(self.store, groups.close(group, now=now))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from headrace.domain import access
 from headrace.domain.errors import (
     Conflict,
     InvalidRequest,
@@ -19,6 +20,7 @@ from headrace.domain.errors import (
 )
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
+from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.operate import Undo
 from headrace.domain.queue import Pause, Queue
 from headrace.domain.queue_settings import QueueSettings
@@ -28,7 +30,8 @@ from headrace.ops.shared.audit import changed_settings, checked_reason
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.queue_checks import checked_settings
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.call_scope import caller
+from headrace.store.base import Record
+from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
 from headrace.store.records.indexes import (
@@ -135,20 +138,43 @@ class QueueOperations(ServicePart):
                 self._remember(queue)
         return (queue.settings.retry_strategy if queue else DEFAULT_RETRY).max_retries
 
-    def list(self, *, prefix: str = "", limit: int = 50, cursor: str | None = None) -> Found[Queue]:
-        """Return a page of queues by name.  Raises InvalidRequest for a forged cursor."""
-        now = self.now()
-        return seek(
+    def list(
+        self,
+        *,
+        prefix: str = "",
+        where: ListQuery[Queue] = EVERY_ROW,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Found[Queue]:
+        """Return a page of the caller's queues by name.  Raises InvalidRequest for a forged cursor.
+
+        A page may be short or empty and still have a cursor; see ``paging``.  Only names that begin
+        as the patterns of the caller do are read.
+        """
+        now, patterns = self.now(), caller().patterns
+        head = access.common_head(patterns)
+        if not head.startswith(prefix) and not prefix.startswith(head):
+            return Found((), None)
+
+        def meant(record: Record) -> Record | None:
+            own = visible(record.name)
+            if own and where.terms:
+                own = where.means(queue_records.from_record(record).as_seen(now), now)
+            return record if own else None
+
+        found = seek(
             self.store,
             queue_records.KIND,
-            lambda record: queue_records.from_record(record).as_seen(now),
+            meant,
             self.service.cursors,
-            f"queues {prefix}",
+            f"queues {prefix} of {patterns} {where.text}",
             limit=limit,
             cursor=cursor,
-            prefix=prefix,
+            prefix=max(head, prefix, key=len),
             now=self.now,
         )
+        shown = tuple(queue_records.from_record(record).as_seen(now) for record in found.shown)
+        return Found(shown, found.cursor)
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.

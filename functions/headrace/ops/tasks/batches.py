@@ -6,7 +6,7 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Final
 
-from headrace.domain import limits
+from headrace.domain import access, limits
 from headrace.domain.batch import (
     BatchDelta,
     BatchEvent,
@@ -30,7 +30,7 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.batch_writes import Uncounted, missing_batch
 from headrace.ops.tasks.uploads import OffloadedTexts
 from headrace.store.base import Record
-from headrace.store.call_scope import draw_batch_id, visible
+from headrace.store.call_scope import draw_batch_id, not_shown, visible
 from headrace.store.records import batches as batch_records
 
 _RESULT_BYTES: Final = 512  # of what else an answer says of one
@@ -115,11 +115,18 @@ class BatchOperations(ServicePart):
         return batch
 
     def get(self, batch_id: str) -> TaskBatch:
-        """Return a batch, as last seen.  Raises NotFound."""
+        """Return a batch, as last seen.
+
+        Raises NotFound.  A caller that may not know all queues gets Forbidden for that, and for a
+        batch of another queue.
+        """
         batch = self.service.batch_writes.find(batch_id)
-        if batch is None:
-            raise missing_batch(batch_id)
-        return self._shown(batch, () if batch.finished_at else self.service.counters.uncounted())
+        if batch is not None:
+            uncounted = () if batch.finished_at else self.service.counters.uncounted()
+            batch = self._shown(batch, uncounted)
+        if batch is None or not visible_batch(batch):
+            raise not_shown(missing_batch(batch_id), access.not_this_batch(batch_id))
+        return batch
 
     def list(
         self,

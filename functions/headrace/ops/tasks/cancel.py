@@ -11,7 +11,7 @@ A cancelled batch ends as any other and makes its callbacks: its members are dea
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace.domain import access, plan
 from headrace.domain.batch import TaskBatch
 from headrace.domain.change import Done
-from headrace.domain.errors import Finished, NotFound, Unavailable
+from headrace.domain.errors import Finished, Forbidden, NotFound, Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, rules
 from headrace.domain.task import Membership, State, Task
@@ -31,6 +31,7 @@ from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
 from headrace.ops.tasks.batches import visible_batch
+from headrace.ops.tasks.enqueue import shown_task
 from headrace.ops.tasks.steps import MAKES, callbacks_of
 from headrace.store.call_scope import flat_rate, visible
 from headrace.store.records import batches as batch_records
@@ -53,20 +54,16 @@ class CancelResult:
 class Cancelling(ServicePart):
     """Cancels single tasks."""
 
-    def cancel(
-        self, task_id: str, *, check: Callable[[Task], None] = lambda _: None, reason: str = ""
-    ) -> CancelResult:
+    def cancel(self, task_id: str, *, reason: str = "") -> CancelResult:
         """End a task that waits or is in flight; one that was cancelled before is left as it is.
 
-        The holder of its lease hears of it with its next heartbeat or report.  *check* may raise
-        for a task that must not be touched; *reason* is why, for the audit.
-        Raises NotFound, Finished for one that ended otherwise, Unavailable for one that keeps
-        changing, and as checked_reason().
+        The holder of its lease hears of it with its next heartbeat or report.  *reason* is why, for
+        the audit.  Raises Finished for a task that ended otherwise, Unavailable for one that keeps
+        changing, and as shown_task() and checked_reason().
         """
         why = checked_reason(reason)
         for _ in range(_LOOKS):
             task = self._read(task_id)
-            check(task)
             if task.cancelled:
                 return CancelResult(task)
             self._check_live(task)
@@ -88,7 +85,7 @@ class Cancelling(ServicePart):
                 if task.cancelled:
                     return False
                 self._check_live(task)
-            except (NotFound, Finished):
+            except (NotFound, Forbidden, Finished):
                 return False
             if self._end(task) is not None:
                 return True
@@ -96,11 +93,7 @@ class Cancelling(ServicePart):
         raise Unavailable(message)
 
     def _read(self, task_id: str) -> Task:
-        task = self.store.read([task_id]).get(task_id)
-        if task is None or task.hidden(self.now()):
-            message = f"there is no task {task_id}"
-            raise NotFound(message)
-        return task
+        return shown_task(self.store.read([task_id]).get(task_id), task_id, self.now())
 
     def _check_live(self, task: Task) -> None:
         if not rules(Action.CANCEL, task.state) or not task.live(self.now()):

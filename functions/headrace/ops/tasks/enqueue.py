@@ -1,16 +1,16 @@
 """The life of a task outside its worker: enqueue, look, delete."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from headrace.domain import plan
+from headrace.domain import access, plan
 from headrace.domain.access import Principal
 from headrace.domain.change import Change, Done, Outcome, Refused
 from headrace.domain.copies import quick
-from headrace.domain.errors import Inflight, InvalidRequest, NotFound, Unavailable
+from headrace.domain.errors import Forbidden, Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.operate import Undo, kept
 from headrace.domain.plan import TaskSpec
@@ -26,7 +26,7 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_left, note_unused
 from headrace.store.base import Store
-from headrace.store.call_scope import draw_task_id
+from headrace.store.call_scope import draw_task_id, not_shown, visible
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
@@ -147,11 +147,8 @@ class TaskOperations(ServicePart):
         return self._in_line([entry], [None], queue, self.now())[0]
 
     def get(self, task_id: str) -> Task:
-        """Return a task, as last written, without consuming it.  Raises NotFound."""
-        task = self.store.read([task_id]).get(task_id)
-        if task is None or task.hidden(self.now()):
-            message = f"there is no task {task_id}"
-            raise NotFound(message)
+        """Return a task, as last written, without consuming it.  Raises as shown_task()."""
+        task = shown_task(self.store.read([task_id]).get(task_id), task_id, self.now())
         return with_present_ends(self.store, [task])[0]
 
     def delete(
@@ -160,21 +157,18 @@ class TaskOperations(ServicePart):
         *,
         if_not_inflight: bool = False,
         undo_in_seconds: Seconds = 0,
-        check: Callable[[Task], None] = lambda _: None,
         reason: str = "",
     ) -> Undo | None:
         """Remove a task in any state, or only while no worker has it.
 
-        *check* may raise for a task that must not be removed; the task is removed from the queue
-        and state in which it passed.  Return the undo that restores it within *undo_in_seconds*; 0:
-        None.  *reason* is for the audit.  Raises NotFound, Inflight when *if_not_inflight* and a
-        worker has it, and as checked_reason().
+        Return the undo that restores it within *undo_in_seconds*; 0: None.  *reason* is for the
+        audit.  Raises as get() and checked_reason(), and Inflight when *if_not_inflight* and a
+        worker has it.
         """
         why = checked_reason(reason)
         undo: Undo | None = None
         while True:
             task = self.get(task_id)
-            check(task)
             if if_not_inflight and task.state is State.INFLIGHT:
                 message = f"task {task_id} is in flight"
                 raise Inflight(message)
@@ -350,6 +344,23 @@ def _takes_id(there: Task, queue: Queue, now: datetime) -> bool:
     if there.ended_in is not None and there.queue == queue.name and there.finished_at is not None:
         return there.has_id(now) and there.finished_at >= queue.created_at
     return there.has_id(now)
+
+
+def missing_task(task_id: str) -> NotFound | Forbidden:
+    """Return the error about a task that is not there, or is not shown to the caller."""
+    missing = NotFound(f"there is no task {task_id[:128]}")
+    return not_shown(missing, access.not_this_task(task_id))
+
+
+def shown_task(task: Task | None, task_id: str, now: datetime) -> Task:
+    """Return *task*, as read under *task_id*, if the caller may know it.
+
+    Raises NotFound if there is none.  A caller that may not know all queues gets Forbidden for
+    that, and for a task of another queue.
+    """
+    if task is None or task.hidden(now) or not visible(task.queue):
+        raise missing_task(task_id)
+    return task
 
 
 def with_id(store: Store, task_id: str) -> Task | None:

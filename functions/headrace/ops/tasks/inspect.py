@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from headrace.domain.access import Principal, as_seen_by
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.ids import WHOLE_ID_RE
@@ -47,6 +48,10 @@ class TaskListing:
     looked_at: int = 0
     by_creation: bool = False
     by_state: bool = False
+
+    def as_seen_by(self, by: Principal) -> "TaskListing":
+        """Return the page as *by* may see it."""
+        return replace(self, tasks=tuple(as_seen_by(by, task) for task in self.tasks))
 
 
 @dataclass(frozen=True, slots=True)

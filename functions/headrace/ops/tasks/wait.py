@@ -9,10 +9,10 @@ from datetime import timedelta
 from threading import Event
 from typing import TYPE_CHECKING, Final
 
-from headrace.domain.errors import NotFound
 from headrace.domain.task import FINISHED, Task
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.service_part import ServicePart
+from headrace.ops.tasks.enqueue import shown_task
 from headrace.store.base import Ends
 from headrace.store.call_scope import client_gone
 
@@ -35,24 +35,17 @@ class Waiting(ServicePart):
         self.task_ends: Ends | None = service.store.task_ends
         self.new_event: Callable[[], Event] = Event
 
-    def wait(
-        self,
-        task_id: str,
-        *,
-        seconds: float,
-        check: Callable[[Task], None] = lambda _: None,
-    ) -> Task:
+    def wait(self, task_id: str, *, seconds: float) -> Task:
         """Return a task once it has ended, or as it was last seen when *seconds* are over.
 
-        *check* may raise for a task that must not be seen, in any queue.  The wait ends early if
-        the client disconnects.  Raises Unauthenticated if the key of the caller is revoked during
-        the wait, and NotFound immediately, or as soon as the task is removed.
+        The wait ends early if the client disconnects.  Raises Unauthenticated if the key of the
+        caller is revoked during the wait; and as shown_task(), immediately, or as soon as the task
+        is removed or moves to a queue that the caller may not know.
         """
         until = self.now() + timedelta(seconds=seconds)
         with self._pausing(task_id) as pause:
             while True:
                 task = self._look(task_id)
-                check(task)
                 left = (until - self.now()).total_seconds()
                 if task.state in FINISHED or left <= 0 or client_gone():
                     break
@@ -62,12 +55,10 @@ class Waiting(ServicePart):
 
     def _look(self, task_id: str) -> Task:
         """Read a task for half a unit; one that is not there at first sight is looked at again."""
-        for consistent in (False, True):
-            task = self.store.read([task_id], consistent=consistent).get(task_id)
-            if task is not None and not task.hidden(self.now()):
-                return task
-        message = f"there is no task {task_id}"
-        raise NotFound(message)
+        task = self.store.read([task_id], consistent=False).get(task_id)
+        if task is None or task.hidden(self.now()):
+            task = self.store.read([task_id]).get(task_id)
+        return shown_task(task, task_id, self.now())
 
     @contextmanager
     def _pausing(self, task_id: str) -> Iterator[Callable[[float], None]]:

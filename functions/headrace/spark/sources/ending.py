@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import LeaseLost, NotFound
 from headrace.domain.ids import was_under
-from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import NAME_RE, pattern_fault
 from headrace.domain.task import State, Task
@@ -130,15 +129,12 @@ class Ending:
 
         Return whether its lease had lapsed before.
         """
-        found: list[LeaseGroup] = []
         try:
-            opened(self.connection).leases.close(group_id, check=found.append)
-        except Unavailable:
-            raise
-        except HeadraceError:
+            opened(self.connection).leases.close(group_id)
+        except (LeaseLost, NotFound) as error:
             _LOG.debug("%s: a group of queue %s was over before", QUEUE, self.queue)
-        now = opened(self.connection).now()
-        return any(group.has_lapsed(now) for group in found)
+            return isinstance(error, LeaseLost)
+        return False
 
     def _claims(self, group_id: str) -> GroupClaims:
         return GroupClaims(store(self.connection), group_id)

@@ -12,9 +12,9 @@ import msgspec
 
 from headrace.domain import limits, times
 from headrace.domain.errors import FieldError, HeadraceError
-from headrace.domain.filters import QUOTED
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority
+from headrace.domain.texts import QUOTED
 
 W = TypeVar("W", bound=StrEnum)
 D = TypeVar("D")

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 
 from . import formatting
 from .pages import Frame, Page

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.domain import limits, times
-from headrace.domain.filters import QUOTED
 from headrace.domain.indexing import fields_fault, read_field
 from headrace.domain.push import Target
 from headrace.domain.queue_settings import (
@@ -23,6 +22,7 @@ from headrace.domain.queue_settings import (
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.settings import Kind, declared_settings
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
+from headrace.domain.texts import QUOTED
 from headrace.domain.times import duration_text
 
 from .forms import FormErrors

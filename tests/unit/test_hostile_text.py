@@ -26,8 +26,8 @@ from headrace.domain import (
     times,
 )
 from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.domain.escaping import escape_unseen
 from headrace.domain.queue_settings import QueueSettings
+from headrace.domain.texts import escape_unseen, parts_of
 from headrace.ops.scheduling.cron import read_cron
 
 LENGTH: Final = 30_000
@@ -61,7 +61,7 @@ def read_form(text: str) -> object:
 
 PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "query": query.read,
-    "payload path": filters.parts_of,
+    "payload path": parts_of,
     "indexed field": lambda text: indexing.fields_fault([text]),
     "called function": list_query.called_function,
     "tags in a form": lambda text: FormErrors().tags("tag", text),

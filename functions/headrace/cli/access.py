@@ -24,7 +24,7 @@ from headrace.cli.output import answer, document, done, facts, line, rows, span,
 from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.access import Role
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 from headrace.wire.service import Key
 
 if TYPE_CHECKING:

@@ -24,10 +24,10 @@ from headrace.cli.session import CliSession, Exit
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
-from headrace.domain.escaping import escape_unseen
 from headrace.domain.ids import new_task_id
 from headrace.domain.task import DedupeUntil
 from headrace.domain.task_fields import SetBy, texts
+from headrace.domain.texts import escape_unseen
 from headrace.wire.tasks import Enqueued
 
 _STDIN: Final = "-"

@@ -17,7 +17,7 @@ from headrace.client.codec import PLAIN
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.shapes import convert
+from headrace.domain.values import convert
 from headrace.wire.tasks import Enqueued
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from headrace import __version__
 from headrace.cli.commands import CliGroup, Lazy
 from headrace.cli.session import CliSession, Exit, Failed, exit_of, replace_closed_output
 from headrace.domain.errors import HeadraceError, Unauthenticated
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 
 _NO_QUEUE: Final = re.compile(r"there is no queue ([\w.-]+)", re.ASCII)
 _ELSEWHERE: Final = {

@@ -26,8 +26,8 @@ from rich.tree import Tree
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
 from headrace.domain.errors import FieldError, HeadraceError
-from headrace.domain.escaping import escape_unseen, json_escape
 from headrace.domain.operate import SAID
+from headrace.domain.texts import escape_unseen, json_escape
 from headrace.wire.base import without_halves
 from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
 

@@ -29,7 +29,7 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 
 if TYPE_CHECKING:
     import httpx2 as httpx

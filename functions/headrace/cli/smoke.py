@@ -22,7 +22,7 @@ from headrace.client.calls import ApiCall
 from headrace.client.client import Client
 from headrace.client.sending import Report
 from headrace.domain.errors import HeadraceError, NotFound
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 from headrace.wire.tasks import LeasedTask
 
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from headrace.cli.commands import CliCommand, CliGroup
 from headrace.cli.jobs import LAKE, LAKE_JOBS, STATION_START, SparkJob
 from headrace.cli.output import console, facts
 from headrace.cli.session import CliSession, need_packages
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 
 LAKE_MODULE: Final = "headrace.spark.lake"
 STATION_MODULE: Final = "headrace.spark.stations"

@@ -26,7 +26,7 @@ from headrace.client.app.sync import (
 )
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App

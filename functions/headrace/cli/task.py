@@ -35,9 +35,9 @@ from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.watching import tail
 from headrace.domain import limits
-from headrace.domain.escaping import escape_unseen
 from headrace.domain.task import State
 from headrace.domain.task_fields import TITLED
+from headrace.domain.texts import escape_unseen
 from headrace.wire.tasks import Task
 
 

@@ -38,7 +38,7 @@ from headrace.cli.params import INSTANT
 from headrace.cli.session import CliSession, stdin_is_terminal
 from headrace.client.client import Client
 from headrace.domain.errors import HeadraceError, RateLimited, Unavailable
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 from headrace.wire.queues import Stats
 from headrace.wire.tasks import Task
 

@@ -20,7 +20,7 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.limits import RELAY_TASK, SPAWN_TASK
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import KeyHeld, Level, Overwritable
-from headrace.shapes import convert
+from headrace.domain.values import convert
 from headrace.wire.tasks import LeasedTask, Task
 
 if TYPE_CHECKING:

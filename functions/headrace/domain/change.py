@@ -9,11 +9,11 @@ from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from headrace.domain.copies import altered, quick
 from headrace.domain.lifecycle import Rule
 from headrace.domain.patch import Patch, When
 from headrace.domain.task import TURN_LANE, Place, State, Task
 from headrace.domain.task_groups import Turn
+from headrace.domain.values import altered, quick
 
 KEY_LOCK: Final = "mark"
 """The field of a key lock that has its text."""

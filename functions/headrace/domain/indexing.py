@@ -12,15 +12,8 @@ from hashlib import blake2b
 from typing import Final
 
 from headrace.domain import limits
-from headrace.domain.filters import (
-    TaskFilter,
-    parts_of,
-    path_of,
-    quoted,
-    read_payload,
-    text_at,
-    unquoted,
-)
+from headrace.domain.filters import TaskFilter
+from headrace.domain.texts import parts_of, path_of, quoted, read_payload, text_at, unquoted
 
 TAG: Final = "tag:"
 PAYLOAD: Final = "payload."

@@ -33,8 +33,8 @@ from typing import BinaryIO, Final, Protocol
 
 from headrace.domain import limits
 from headrace.domain.change import Change
-from headrace.domain.copies import altered
 from headrace.domain.task import OFFLOADED, OffloadedText, Task
+from headrace.domain.values import altered
 
 _MARK: Final = "/up."
 _NAME: Final = re.compile(

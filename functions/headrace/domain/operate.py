@@ -12,13 +12,13 @@ from typing import Any, Final, Self
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition, Equals
-from headrace.domain.copies import altered
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.queue import Queue, new_life, turn_kept, waiting
 from headrace.domain.task import FINISHED, LIVE, Hop, Place, State, Task
 from headrace.domain.task_fields import ClearedBy, cleared
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, whole_second
+from headrace.domain.values import altered
 
 
 class BulkAction(StrEnum):

@@ -21,7 +21,6 @@ from headrace.domain.change import (
     Unset,
     UnsetOrAfter,
 )
-from headrace.domain.copies import altered, quick
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action, Actor, rule
@@ -41,6 +40,7 @@ from headrace.domain.task import (
 from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, cleared
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import whole_second
+from headrace.domain.values import altered, quick
 
 LEASE: Final = cleared(ClearedBy.DELIVERY_END)
 _TOMBSTONE: Final = cleared(ClearedBy.TOMBSTONE)

@@ -9,20 +9,9 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import (
-    EVERY_TASK,
-    FINGERPRINT_RE,
-    LENGTH,
-    PATH,
-    QUOTED,
-    STATE_WORDS,
-    TaskFilter,
-    parts_of,
-    path_of,
-    quoted,
-    unquoted,
-)
+from headrace.domain.filters import EVERY_TASK, FINGERPRINT_RE, LENGTH, STATE_WORDS, TaskFilter
 from headrace.domain.task import Priority
+from headrace.domain.texts import PATH, QUOTED, parts_of, path_of, quoted, unquoted
 
 FIELD: Final = "query"
 """The field that errors name."""

@@ -21,7 +21,6 @@ from headrace.domain.change import (
     In,
     UnsetOrAtMost,
 )
-from headrace.domain.copies import altered, quick
 from headrace.domain.ids import group_of, is_group_id, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.plan import LEASE, end, release_dedupe_key
@@ -31,6 +30,7 @@ from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskEr
 from headrace.domain.task_fields import ClearedBy, cleared
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND
+from headrace.domain.values import altered, quick
 
 BY_THE_SERVICE: Final = "-"
 """The digest of a report that no worker made."""

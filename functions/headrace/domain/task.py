@@ -7,8 +7,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
-from headrace.domain.copies import altered, quick
 from headrace.domain.retry import RetryStrategy, Seconds
+from headrace.domain.values import altered, quick
 
 
 class State(StrEnum):

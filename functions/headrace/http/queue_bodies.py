@@ -20,6 +20,7 @@ from headrace.domain.queue_settings import (
 from headrace.domain.retry import DEFAULT_RETRY, Backoff, RetryStrategy
 from headrace.domain.task import FINISHED, SHOWN_STATES, State
 from headrace.domain.task_groups import GroupMode, OnDead
+from headrace.domain.values import convert
 from headrace.http.fields import (
     CURSOR_LENGTH,
     Examples,
@@ -41,7 +42,6 @@ from headrace.http.fields import (
     with_settings_of,
     wrong,
 )
-from headrace.shapes import convert
 
 
 @with_settings_of(RetryStrategy)

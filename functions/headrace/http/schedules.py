@@ -11,6 +11,7 @@ from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.domain.task_fields import SetBy
+from headrace.domain.values import convert
 from headrace.http.enqueue import enqueued_answer
 from headrace.http.fields import (
     PLAIN,
@@ -34,7 +35,6 @@ from headrace.http.rawjson import Payload
 from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.runtime.wiring import current_service
-from headrace.shapes import convert
 from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant, raw
 from headrace.wire.tasks import EnqueueResults

@@ -22,7 +22,7 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.domain.task_fields import SetBy, TaskField, texts
-from headrace.shapes import convert
+from headrace.domain.values import convert
 
 TABLE: Final = "headrace_outbox"
 """What the table is called, unless its user calls it something else."""

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import STATE_WORDS, TaskFilter, path_of, read_payload, text_at
+from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.indexing import fields_fault
 from headrace.domain.limits import QUERY
 from headrace.domain.query import Query, narrowed, read, written
 from headrace.domain.task import Priority
+from headrace.domain.texts import path_of, read_payload, text_at
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -19,7 +19,7 @@ from headrace.client.app.checks import all_wrong
 from headrace.client.app.context import Context
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import FieldError
-from headrace.shapes import convert, decoder
+from headrace.domain.values import convert, decoder
 
 TypeHint: TypeAlias = Any
 """What stands behind the colon of a parameter; more than a class, so no type of it says more."""

@@ -15,11 +15,10 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.client.codec import Codec, decoded, remember_codec
-from headrace.domain.copies import quick
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import HALF_A_PAIR
-from headrace.shapes import decoder
+from headrace.domain.values import decoder, quick
 from headrace.wire.base import Carrying
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from headrace.client.current import current_attempt
-from headrace.domain.escaping import escape_unseen, json_escape
+from headrace.domain.texts import escape_unseen, json_escape
 from headrace.wire.tasks import LeasedTask
 
 LogFormat: TypeAlias = Literal["text", "json"]

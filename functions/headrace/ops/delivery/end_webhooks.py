@@ -17,7 +17,6 @@ from typing import Final
 from headrace.domain import limits, plan
 from headrace.domain.access import covers
 from headrace.domain.change import Change, Outcome, Refused
-from headrace.domain.copies import altered
 from headrace.domain.errors import NotFound, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.plan import TaskSpec
@@ -27,6 +26,7 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, instant_of
 from headrace.domain.transitions import Event, Happening, TaskWrite, Transition
+from headrace.domain.values import altered
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 

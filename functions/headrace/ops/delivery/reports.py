@@ -9,7 +9,6 @@ from hashlib import blake2b
 from typing import Final
 
 from headrace.domain import limits
-from headrace.domain.copies import quick
 from headrace.domain.ids import group_of, names_lease
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.plan import TaskSpec
@@ -17,6 +16,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import ReportedLease
 from headrace.domain.task import ErrorKind, State, Task, TaskError
+from headrace.domain.values import quick
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.store.call_scope import visible
 

@@ -9,7 +9,6 @@ from typing import Final
 from headrace.domain import access, plan
 from headrace.domain.access import Principal
 from headrace.domain.change import Change, Done, Outcome, Refused
-from headrace.domain.copies import quick
 from headrace.domain.errors import Forbidden, Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.operate import Undo, kept
@@ -19,6 +18,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
 from headrace.domain.times import MICROSECOND
+from headrace.domain.values import quick
 from headrace.ops.shared.audit import checked_reason
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.leases import with_present_ends

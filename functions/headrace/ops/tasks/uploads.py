@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
 from headrace.domain import limits, offload
-from headrace.domain.copies import altered
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.offload import PATH, OwnObjects, Upload, text_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import OFFLOADED, OffloadedText, Task
+from headrace.domain.values import altered
 from headrace.ops.shared.service_part import ServicePart
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
 from headrace.domain.filters import NewerRecord
+from headrace.domain.values import convert
 from headrace.safe_logging import safe_logger
-from headrace.shapes import convert
 from headrace.store.base import Record
 
 if TYPE_CHECKING:

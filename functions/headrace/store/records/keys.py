@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain.access import LISTED_FOR, Former, ShownKey, StoredKey
-from headrace.shapes import convert
+from headrace.domain.values import convert
 from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of, read_body
 

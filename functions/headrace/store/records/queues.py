@@ -6,7 +6,7 @@ from typing import Any, Final
 from headrace.domain.alerts import AlertState
 from headrace.domain.queue import Queue
 from headrace.domain.task import ORDINARY
-from headrace.shapes import convert
+from headrace.domain.values import convert
 from headrace.store.base import Record, Store
 from headrace.store.records import body_of, read_body
 

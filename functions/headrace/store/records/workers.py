@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Final
 
+from headrace.domain.values import convert
 from headrace.domain.worker import REMEMBERED_FOR, Command, LiveWorker, WorkerHeartbeat
-from headrace.shapes import convert
 from headrace.store.base import Record
 from headrace.store.records import body_of
 

@@ -8,7 +8,7 @@ PROGRAM = """
 import sys, threading
 from dataclasses import make_dataclass
 from msgspec import Struct, defstruct
-from headrace.shapes import convert, decoder
+from headrace.domain.values import convert, decoder
 
 sys.setswitchinterval(1e-6)
 inner = [(f"f{n}", int | None, None) for n in range(40)]

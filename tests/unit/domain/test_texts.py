@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.domain.escaping import escape_unseen
+from headrace.domain.texts import escape_unseen
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.slow  # each starts a process or two
 
-QUEUES = ("limited", "async", "async-self", "async-undone")
+QUEUES = ("apart", "limited", "async", "async-self", "async-undone")
 
 
 class IsolatedWorker(WorkerHarness):
@@ -33,8 +33,8 @@ class IsolatedWorker(WorkerHarness):
             self.client.create_queue(queue)
 
     def start(self, **settings: Any) -> Worker:
-        settings = {"queues": ["mail", *QUEUES], "concurrency": 1, "lease_seconds": 1, **settings}
-        return super().start(isolate=True, **settings)
+        always = {"queues": ["mail", *QUEUES], "concurrency": 1, "lease_seconds": 1}
+        return super().start(**{"isolate": True, **always, **settings})
 
     def ends(self) -> None:
         assert self.thread is not None
@@ -87,6 +87,19 @@ def test_a_child_that_dies_is_a_failed_attempt_that_says_so_and_is_replaced(
     assert harness.error(odd) == about + "was killed by signal 40"
     assert harness.ending(odd) == "ProcessDied"
     assert harness.result(first) not in (harness.result(last), os.getpid())
+
+
+def test_only_isolated_tasks_of_a_worker_with_threads_run_in_child_processes(
+    harness: IsolatedWorker,
+) -> None:
+    (apart,) = harness.put(1, queue="apart")
+    (here,) = harness.put(["pid"])
+
+    harness.burst(isolate=False)
+
+    assert harness.result(here) == os.getpid()
+    pid, *started = harness.result(apart)
+    assert (started, pid != os.getpid()) == ([pid], True)
 
 
 def test_what_handlers_raise_and_return_comes_out_as_without_isolation(

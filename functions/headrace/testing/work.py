@@ -222,7 +222,15 @@ class Work:
         self._counted_from = 0
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
-        """Work until nothing is ready, and go on as long as requested."""
+        """Work until nothing is ready, and go on as long as requested; call the app's hooks."""
+        self._app.call_hooks("worker_start")
+        self._app.call_hooks("process_start")
+        try:
+            return self._run(seconds=seconds, until_settled=until_settled)
+        finally:
+            self._app.call_end_hooks("worker_stop")
+
+    def _run(self, *, seconds: float | timedelta, until_settled: bool) -> Ran:
         clock = self._clock
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         end = clock.now + step

@@ -20,6 +20,16 @@ LONG = 60.0
 app = App()
 
 
+started: list[int] = []
+app.on_process_start(lambda: started.append(os.getpid()))
+
+
+@app.handler(queue="apart", isolate=True)
+def report_process(_payload: object) -> list[int]:
+    """Return the process that this runs in, and those that the hook has noted here."""
+    return [os.getpid(), *started]
+
+
 @app.handler(queue="mail")
 def do(ctx: Context, payload: Any) -> Any:
     """Do what the payload says."""

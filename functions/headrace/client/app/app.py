@@ -1,13 +1,11 @@
 """Tasks as functions: what a program declares, and what a worker runs."""
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from headrace.client.aio import AsyncClient
-from headrace.client.app.attempts import Middleware
 from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
@@ -191,6 +189,7 @@ class App(TaskRunner):
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
+        isolate: bool = False,
         dedupe_key: DedupeKey | None = None,
         expires: Duration | None = None,
         on_large_result: OnLargeResult | None = None,
@@ -208,6 +207,7 @@ class App(TaskRunner):
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
+        isolate: bool = False,
         dedupe_key: DedupeKey | None = None,
         expires: Duration | None = None,
         on_large_result: OnLargeResult | None = None,
@@ -224,6 +224,7 @@ class App(TaskRunner):
             reject_on: exception classes that are rejected: dead at once.
             timeout: the attempt has failed after that.
             soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
+            isolate: run it in a child process, which a time limit or a cancel can kill.
             dedupe_key: a format over the arguments (``"mail:{to}"``), a function of them, or
                 True: a digest of all; while a task lives under this key, no other is made.
             expires: how long after its due time a task is still worth running.
@@ -250,6 +251,7 @@ class App(TaskRunner):
                 declared=declared,
                 dedupe_key=dedupe_key,
                 timeouts=Timeouts.of(soft_timeout, timeout),
+                isolate=isolate,
                 on_large_result=large,
                 error_rules=rules,
                 posting=self._posting,
@@ -270,6 +272,7 @@ class App(TaskRunner):
         reject_on: ErrorClasses | None = None,
         timeout: Duration | None = None,
         soft_timeout: Duration | None = None,
+        isolate: bool = False,
         on_large_result: OnLargeResult | None = None,
     ) -> Callable[[F], F]:
         """Run a function for every task of *queue* whose payload names no task function.
@@ -287,6 +290,7 @@ class App(TaskRunner):
                 name=name or name_of(function),
                 queue=queue,
                 timeouts=timeouts,
+                isolate=isolate,
                 on_large_result=large,
                 error_rules=rules,
             )
@@ -336,18 +340,6 @@ class App(TaskRunner):
             return target
 
         return declare
-
-    def middleware(self, function: Callable[[Context], Iterator[None]]) -> Middleware:
-        """Put a generator function around every attempt, the first declared outermost.
-
-        It yields once; what the handler raises is raised there, and what it raises itself is how
-        the attempt ends.  Raises TypeError for anything but a generator function.
-        """
-        if not inspect.isgeneratorfunction(function):
-            raise TypeError(f"{function!r} is no middleware: write a function of ctx that yields")
-        made = contextmanager(function)
-        self._middlewares.append(made)
-        return made
 
     def _add(self, made: TaskFunction[..., ..., Any]) -> None:
         old = self._functions.get(made.name)

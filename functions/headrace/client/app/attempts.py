@@ -7,16 +7,17 @@ import random
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
 from types import ModuleType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from headrace.client.app.context import Context
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import AfterFailure
 from headrace.client.app.function import Runnable
+from headrace.client.app.hooks import AppHooks
 from headrace.client.app.loads import in_loads
 from headrace.client.app.outcomes import (
     HardTimeLimit,
@@ -37,8 +38,6 @@ from headrace.client.sending import Report
 from headrace.domain.errors import LeaseLost
 from headrace.safe_logging import safe_logger
 
-Middleware: TypeAlias = Callable[[Context], AbstractContextManager[Any]]
-
 _log: Final = safe_logger("headrace.task")
 _NEAR: Final = 3  # names that may have been meant
 _cancelled_for: Final[WeakKeyDictionary["asyncio.Task[Any]", BaseException]] = WeakKeyDictionary()
@@ -55,30 +54,37 @@ class AttemptRun:
         ctx: Context,
         found: Runnable | Exception,
         *,
-        middlewares: Sequence[Middleware],
+        hooks: AppHooks,
         codec: Codec,
         spread: Callable[[], float] = random.random,
     ) -> None:
         self._ctx = ctx
         self._spread = spread
         self._found = found
-        self._middlewares = middlewares
+        self._hooks = hooks
         self._codec = codec
 
     def run(self) -> Report | None:
         """Run it here, and return the report; None when the lease is lost, or it was cancelled."""
-        return within(self._ctx, self._run)
+        return within(self._ctx, lambda: self._ended(self._run()))
 
     async def run_async(self) -> Report | None:
         """Run it in this event loop, likewise."""
         with part_of(self._ctx):
-            return await self._run_async()
+            return self._ended(await self._run_async())
+
+    def _ended(self, report: Report | None) -> Report | None:
+        lost = "CANCELLED" if self._ctx.cancelled else "LOST"
+        outcome = lost if report is None else report.status
+        self._hooks.call_end_hooks("task_end", self._ctx, outcome)
+        return report
 
     def _run(self) -> Report | None:
         result = None
         try:
             with ExitStack() as around:
-                self._enter(around)
+                self._hooks.call_hooks("task_start", self._ctx)
+                self._hooks.enter(around, self._ctx)
                 with _ending_forks():
                     result = _plain(self._invoke())
         except BaseException as error:  # the process edge: every end is reported
@@ -90,8 +96,9 @@ class AttemptRun:
     async def _run_async(self) -> Report | None:
         result = None
         try:
-            with ExitStack() as around:
-                self._enter(around)
+            async with AsyncExitStack() as around:
+                self._hooks.call_hooks("task_start", self._ctx)
+                await self._hooks.enter_async(around, self._ctx)
                 with _ending_forks():
                     result = self._invoke()
                     if inspect.isawaitable(result):
@@ -108,10 +115,6 @@ class AttemptRun:
         if isinstance(self._found, Exception):
             raise self._found
         return self._found.invoke(self._ctx)
-
-    def _enter(self, around: ExitStack) -> None:
-        for middleware in self._middlewares:
-            around.enter_context(middleware(self._ctx))
 
     # ------------------------------------------------------------------------------- its report
 

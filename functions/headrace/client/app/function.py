@@ -122,6 +122,7 @@ class Known(TypedDict):
     name: str
     queue: str
     timeouts: Timeouts
+    isolate: bool
     on_large_result: OnLargeResult | None
     error_rules: ErrorRules
 
@@ -138,7 +139,8 @@ class Runnable(ABC):
         kind: Literal["sync", "async"] = (
             "async" if inspect.iscoroutinefunction(function) else "sync"
         )
-        self.route = TaskRoute(kind, self.name, self.timeouts.soft, self.timeouts.hard)
+        limits = self.timeouts
+        self.route = TaskRoute(kind, self.name, limits.soft, limits.hard, known["isolate"])
         self.signature = Signature.of(function)
 
     @abstractmethod

@@ -131,6 +131,7 @@ def _handler(name: str, function: Callable[..., Any]) -> RawHandler:
         name=name,
         queue="",
         timeouts=Timeouts.of(None, None),
+        isolate=False,
         on_large_result=None,
         error_rules=ErrorRules.of(None, None),
     )

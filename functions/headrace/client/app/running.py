@@ -4,10 +4,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from headrace.client.app.attempts import AttemptRun, Middleware, unknown
+from headrace.client.app.attempts import AttemptRun, unknown
 from headrace.client.app.context import Context
 from headrace.client.app.execution import AttemptControl, TaskRoute
 from headrace.client.app.function import TASK, RawHandler, Runnable, TaskFunction, is_call
+from headrace.client.app.hooks import AppHooks
 from headrace.client.app.loads import built_in, built_in_name
 from headrace.client.app.posting import Posting
 from headrace.client.sending import Report
@@ -17,15 +18,21 @@ _UNKNOWN: Final = TaskRoute("sync", "unknown")
 _ASKED: Final = 200  # characters of a name that may be anything
 
 
-class TaskRunner:
+class TaskRunner(AppHooks):
     """The functions of a program by what they run, and attempts with them."""
 
     def __init__(self, posting: Posting) -> None:
+        super().__init__()
         self._posting = posting
         self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
-        self._middlewares: list[Middleware] = []
         self._built_in = built_in()
+
+    @property
+    def isolates(self) -> bool:
+        """Whether one of its functions runs in child processes."""
+        functions: list[Runnable] = [*self._functions.values(), *self._handlers.values()]
+        return any(each.route.isolate for each in functions)
 
     def route(self, task: LeasedTask) -> TaskRoute:
         """The route of *task*.  Raises nothing: an unknown one fails when it is executed."""
@@ -72,7 +79,7 @@ class TaskRunner:
             name=name,
             clients=self._posting,
         )
-        return AttemptRun(ctx, found, middlewares=self._middlewares, codec=codec)
+        return AttemptRun(ctx, found, hooks=self, codec=codec)
 
     def _found(self, task: LeasedTask) -> Runnable:
         """Return the function that runs *task*.

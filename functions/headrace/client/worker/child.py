@@ -69,6 +69,7 @@ def main(
         with working_in(folder):
             _, app = find_app(app_path)
         app.fix_address(folder)
+        app.call_hooks("process_start")
     except Exception as error:  # noqa: BLE001 (of somebody else's module; the end of this process)
         _log.exception("The app %s cannot be loaded in a child process", app_path)
         pipe.send(("unfit", f"{type(error).__name__}: {error}"))

@@ -191,6 +191,9 @@ class Children:
     """Runs each handler in a child process; a process that dies is replaced."""
 
     def __init__(self, context: RunContext) -> None:
+        if sys.platform == "win32":
+            message = "needs signals and process groups, which Windows does not have"
+            raise InvalidRequest.of("isolate", message)
         app, settings = context.app, context.settings
         self._context, self._start_timeout = context, settings.child_start_timeout
         self._app_path, self._folder = settings.app_path or path_of(app), app.folder

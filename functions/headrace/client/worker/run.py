@@ -302,7 +302,7 @@ class Handlers:
 
         self._isolate = context.settings.isolate
         self._threads, self._coroutines = Threads(context), Coroutines(context)
-        self._children = Children(context) if self._isolate else None
+        self._children = Children(context) if self._isolate or context.app.isolates else None
 
     def start(self, held: InflightTask) -> None:
         """Run *held* as soon as there is room."""

@@ -3,7 +3,6 @@
 import math
 import os
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
@@ -105,8 +104,6 @@ class WorkerSettings:
             value = given.get(field)
             if value is not None and (fault := limits.number_fault(value, bounds, whole=whole)):
                 raise _wrong(field, fault)
-        if isolate and sys.platform == "win32":
-            raise _wrong("isolate", "needs signals and process groups, which Windows does not have")
         if given.get("prune") and not given.get("sync"):
             raise _wrong("prune", "needs sync")
         if fault := limits.text_fault(given["name"], limits.WORKER_BYTES, 1):

@@ -142,6 +142,9 @@ class Worker:
             logs.configure(self._log_format)
         self._burst = burst
         with self._timers, signals_to(self.stop):
+            self._app.call_hooks("worker_start")
+            if not self.settings.isolate:
+                self._app.call_hooks("process_start")
             for thread in self.threads:
                 thread.start()
             try:
@@ -151,6 +154,7 @@ class Worker:
                 for thread in self.threads:
                     thread.stop()
                 self._handlers.stop()
+                self._app.call_end_hooks("worker_stop")
         if self._failure is not None:
             raise self._failure
 

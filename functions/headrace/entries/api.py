@@ -9,6 +9,8 @@ with starting():
     from headrace.runtime.wiring import prepare
 
     Logger(service="headrace")  # lines of the logger "headrace", and of those below it, as JSON
-    prepare("keys", "queues", "tasks", "deliveries", "leases", "limiting", "reports", "spawning")
+    prepare(
+        "keys", "queues", "tasks", "deliveries", "leases", "tokens", "slots", "reports", "spawning"
+    )
 
 __all__ = ["handler"]

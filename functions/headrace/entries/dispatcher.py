@@ -12,15 +12,14 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.runtime import telemetry
-from headrace.runtime.function import runs_again
+from headrace.runtime.function import emit, of_dispatcher, runs_again
 from headrace.runtime.pushing import dispatcher_of
 from headrace.runtime.wiring import current_service, prepare
 
 _MINUTE_SECONDS: Final = 50.0
 
 logger = Logger()
-prepare("queues", "push", "push_waking", "leases", "limiting", "reports", "signing")
+prepare("queues", "push", "push_waking", "leases", "tokens", "slots", "reports", "signing")
 
 
 @logger.inject_lambda_context
@@ -49,7 +48,7 @@ def _run(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, Any]:
             started = sum(again({"queue": queue, "seat": number}) for queue, number in due)
             if use.settings.metrics is not None:
                 busy = use.push_waking.backing_off(queue for queue, _ in due)
-                telemetry.emit(use.settings.metrics, telemetry.of_dispatcher(busy), use.now())
+                emit(use.settings.metrics, of_dispatcher(busy), use.now())
             return {"started": started}
         queue, number = str(event["queue"]), int(event.get("seat", 0))
         stopping = Event()

@@ -13,8 +13,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
-from headrace.runtime import telemetry
-from headrace.runtime.function import runs_again
+from headrace.runtime.function import emit, of_reaper, runs_again
 from headrace.runtime.service import WORK_ON_ACTIONS, Service
 from headrace.runtime.wiring import current_service, prepare
 from headrace.store.call_scope import in_time
@@ -54,7 +53,7 @@ def _pass(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, float]:
             except Unavailable:  # the next minute's
                 reaped["throttled"] = True
     logger.info("reaped", extra=reaped)
-    telemetry.emit(use.settings.metrics, telemetry.of_reaper(reaped), use.now())
+    emit(use.settings.metrics, of_reaper(reaped), use.now())
     return reaped
 
 

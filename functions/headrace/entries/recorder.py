@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
-from headrace.runtime import telemetry
+from headrace.runtime.function import emit, of_recorder
 from headrace.runtime.wiring import current_service, prepare
 from headrace.store.dynamo.stream import writes_of
 from headrace.store.services import invoke
@@ -34,5 +34,5 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
         for queue, seat in use.push_waking.for_arrivals(recorded.arrived):
             with suppress(Unavailable):  # then the timer does it
                 invoke(use.settings.dispatcher, {"queue": queue, "seat": seat})
-    telemetry.emit(use.settings.metrics, telemetry.of_recorder(recorded.events), use.now())
+    emit(use.settings.metrics, of_recorder(recorded.events), use.now())
     return {"batchItemFailures": failed, "state": {}}

@@ -1,1 +1,1 @@
-"""What runs the use cases: settings, clients, clock, telemetry."""
+"""What runs the use cases: settings, clients, clock, metrics."""

@@ -3,7 +3,7 @@
 import json
 
 from headrace.domain.transitions import Event
-from headrace.runtime import telemetry
+from headrace.runtime.function import NAMESPACE, of_dispatcher, of_reaper, of_recorder
 from infra.template import Template
 
 REAPED = {
@@ -19,22 +19,22 @@ def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
     template: Template,
 ) -> None:
     reported_of = {
-        *telemetry.of_reaper(REAPED),
-        *telemetry.of_recorder(dict.fromkeys(Event, 1)),
-        *telemetry.of_dispatcher(0),
+        *of_reaper(REAPED),
+        *of_recorder(dict.fromkeys(Event, 1)),
+        *of_dispatcher(0),
     }
     alarms = {
         resource["Properties"]["MetricName"]
         for resource in template["Resources"].values()
         if resource["Type"] == "AWS::CloudWatch::Alarm"
-        and resource["Properties"].get("Namespace") == telemetry.NAMESPACE
+        and resource["Properties"].get("Namespace") == NAMESPACE
     }
     body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
     drawn = {
         metric[1]
         for widget in json.loads(body)["widgets"]
         for metric in widget["properties"]["metrics"]
-        if metric[0] == telemetry.NAMESPACE
+        if metric[0] == NAMESPACE
     }
 
     assert alarms == {"Dead", "OldestReadySeconds", "TargetsBackingOff"}

@@ -19,25 +19,28 @@ def blocks() -> list[str]:
 
 @pytest.mark.slow
 def test_the_commands_print_what_the_readme_says(tmp_path: Path) -> None:
-    """One shell runs all of them in order, as a reader would; each prints what stands below it."""
+    """One shell runs them in order: over a file, and curl with a service on the same file."""
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks()), flags=re.MULTILINE)
     assert len(steps) > 5
-    script = "\n".join(f"{command}\necho '--- {place}'" for place, (command, _) in enumerate(steps))
-
     for name, text in re.findall(
         r"```python\n# (\S+)\n(.*?)```", README.read_text(), flags=re.DOTALL
     ):
         (tmp_path / name).write_text(text)
 
     with launched() as service:
+        script = "\n".join(
+            f"{command.replace('curl', 'export HEADRACE_URL=$SERVICE; curl')}\necho '--- {place}'"
+            for place, (command, _) in enumerate(steps)
+        )
         shell = subprocess.run(
             ["bash", "-c", script],  # noqa: S607  the reader's own shell
             cwd=tmp_path,
             env={
                 **os.environ,
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "HEADRACE_URL": service.url,
+                "HEADRACE_URL": service.file_url,
                 "HEADRACE_KEY": service.admin_key,
+                "SERVICE": service.url,
             },
             capture_output=True,
             text=True,

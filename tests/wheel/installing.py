@@ -30,7 +30,7 @@ for one in importlib.metadata.distributions():
     print(one.name, sum(file.stat().st_size for file in there) - made, made)
 """
 _OF_PYTHON: Final = {"pip", "setuptools"}
-WAYS: Final = ("", "[cli]", "[file]", "[cli,file]", "[server]")
+WAYS: Final = ("", "[dynamodb]", "[server]")
 
 
 @dataclass(frozen=True, slots=True)

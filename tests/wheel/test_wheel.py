@@ -22,7 +22,7 @@ from infra import PROJECT_ROOT
 from tests.wheel.installing import Environment, bare, build, environment
 
 README = PROJECT_ROOT / "README.md"
-MOST_BYTES, MOST_DEPENDENCIES = 12_000_000, 8
+MOST_BYTES = 25_000_000
 SHELL = ("bash", "cat", "env", "grep", "sed", "sh", "tail", "uname")
 
 
@@ -107,13 +107,12 @@ def test_sdist_and_wheel_hold_the_package_and_nothing_else(built: tuple[Path, Pa
     assert any(name.endswith("/console/chalicelib/templates/layout.html") for name in sources)
 
 
-def test_the_sdk_alone_is_small(alone: Environment) -> None:
+def test_the_package_alone_is_small(alone: Environment) -> None:
     packages = alone.packages()
     others = {package.name for package in packages} - {"headrace"}
 
-    assert len(others) <= MOST_DEPENDENCIES
     assert sum(package.files for package in packages) <= MOST_BYTES
-    assert not others & {"rich", "Pygments", "click", "pydantic", "boto3", "botocore"}
+    assert not others & {"aws-lambda-powertools", "boto3", "botocore", "chalice", "uvicorn"}
 
 
 # ------------------------------------------------------------------------- what it does alone
@@ -130,34 +129,20 @@ def test_the_sdk_alone_has_client_and_worker(alone: Environment, tmp_path: Path)
 def test_what_an_extra_is_needed_for_says_which(alone: Environment, tmp_path: Path) -> None:
     own = place(tmp_path / "own", alone)
 
-    command = own.run("headrace queue list")
-    file = own.run(
-        "python -c 'from mail import send; send.enqueue(to=str())' 2>&1 | tail -1",
-        HEADRACE_URL="file:own.db",
-    )
+    service = own.run("headrace run")
+    tables = own.run("headrace queue list", HEADRACE_URL="dynamodb://eu-west-1/headrace")
 
-    assert command.returncode == 1
-    assert command.stderr.count("\n") == 1
-    assert command.stderr.endswith("(click, rich): pip install 'headrace[cli]'\n")
-    assert file.stdout.endswith("pip install 'headrace[file]'\n")
+    assert service.stderr.endswith("pip install 'headrace[server]'\n")
+    assert tables.stderr.endswith("pip install 'headrace[dynamodb]'\n")
 
 
-def test_a_file_needs_the_extra_file_alone(
-    built: tuple[Path, Path], alone: Environment, tmp_path: Path
-) -> None:
-    alone.install(built[1], "[file]")
-    (tmp_path / "program.py").write_text(
-        "from headrace import Worker\n"
-        "from mail import app, send\n"
-        "print(send.enqueue(to='ada@example.com').outcome)\n"
-        "Worker(app).run(burst=True)\n"
-    )
+def test_the_first_task_over_a_file_needs_no_extra(alone: Environment, tmp_path: Path) -> None:
     own = place(tmp_path / "own", alone)
 
-    ran = own.run(f"python {tmp_path}/program.py", PYTHONPATH=".", HEADRACE_URL="file:own.db")
-
-    assert (ran.stdout, ran.stderr) == ("CREATED\nHello to ada@example.com\n", "")
-    assert (own.folder / "own.db").is_file()
+    for command, printed in first_steps():
+        ran = own.run(command, HEADRACE_URL="file:headrace.db")
+        assert (ran.stdout, ran.stderr) == (printed, "")
+    assert (own.folder / "headrace.db").is_file()
 
 
 # ------------------------------------------------------------------------------- the service
@@ -176,11 +161,10 @@ def test_from_nothing_to_the_first_task_and_the_console(
 
 
 def first_visit(own: Place) -> str:
-    """Do what the README says, and look at the console; return its first page."""
+    """Create a queue, and return the first page of the console."""
     with serving(own) as (url, key):
-        for command, printed in first_steps():
-            ran = own.run(command, HEADRACE_URL=url, HEADRACE_KEY=key)
-            assert (ran.stdout, ran.stderr) == (printed, "")
+        created = own.run("headrace queue create mail", HEADRACE_URL=url, HEADRACE_KEY=key)
+        assert created.stderr == ""
         return signed_in(url, key)
 
 

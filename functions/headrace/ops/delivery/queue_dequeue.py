@@ -27,7 +27,7 @@ from headrace.ops.shared.lanes import (
     turn_of,
     with_due_times,
 )
-from headrace.ops.shared.lease_watch import GivenLease
+from headrace.ops.shared.lease_watch import KnownLease
 
 if TYPE_CHECKING:
     from headrace.ops.delivery.deliveries import Deliveries
@@ -121,7 +121,7 @@ class QueueDequeue:
         """Lease up to *count* of the *ready* entries, as far as the queue's limits allow."""
         leased = self._lease_within_rate(ready, min(count, len(ready))) if ready else []
         self.deliveries.service.leases.watch.given.extend(
-            GivenLease((task.id, task.scheduled_at), task.lease_expires_at, task.lease_id)
+            KnownLease((task.id, task.scheduled_at), task.lease_expires_at, task.lease_id)
             for task in leased
         )
         if leased and self.queue.settings.groups is not None:

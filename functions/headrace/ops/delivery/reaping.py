@@ -32,6 +32,7 @@ from headrace.domain.queue import AGREED_AFTER, Queue
 from headrace.domain.settle import ReleaseReason
 from headrace.domain.task import Place, State, Task
 from headrace.ops.shared.commits import commit, commit_proposed
+from headrace.ops.shared.lease_watch import FEW
 from headrace.ops.shared.leases import GroupStatuses
 from headrace.ops.shared.paging import counted
 from headrace.ops.shared.service_part import ServicePart
@@ -49,18 +50,16 @@ class Reaping(ServicePart):
         For a dequeue that helps the reaper: it reads few tasks unless they have lapsed
         (``lease_watch``).
         """
-        suspects = self.service.leases.watch.suspects(self.store, place, self.now())
+        rest = self.service.leases.watch.suspects(self.store, place, self.now())
         statuses = GroupStatuses(self.store, self.now)
-        for entries, at_first in ((suspects.likely, 1), (suspects.others, suspects.few)):
-            rest, count = entries, at_first
-            while rest:
-                some, rest = rest[:count], rest[count:]
-                taken = list(self.take_back(queue, some, statuses))
-                yield from taken
-                if 2 * len(taken) < len(some):
-                    break
-                count *= 2
-            self.service.leases.watch.put_off(place, rest)
+        count = FEW if len(rest) <= FEW else 1
+        while rest:
+            some, rest = rest[:count], rest[count:]
+            taken = list(self.take_back(queue, some, statuses))
+            yield from taken
+            if 2 * len(taken) < len(some):
+                return
+            count *= 2
 
     def take_back(
         self, queue: Queue, entries: Sequence[Entry], statuses: GroupStatuses

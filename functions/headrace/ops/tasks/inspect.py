@@ -232,21 +232,10 @@ class Inspect(ServicePart):
                     for entry in entries
                     if where.may_mean(entry) and span.contains(entry.own_time)
                 ]
-                found = self.read(may_be, where, payload=payload)
-                now = self.now()
+                found = self._matching(queue, where, [span], may_be, payload=payload)
                 for entry in entries:
-                    task = found.get(entry.task_id)
-                    meant = (
-                        task is not None
-                        and task.queue == queue.name
-                        and span.holds(task)
-                        and where.means(task)
-                        and not task.hidden(now)
-                    )
-                    if meant and task is not None and not payload:
-                        task = without_texts(task, ("payload",))  # only the filter needed it
                     walk = walk.past(entry)
-                    yield (task if meant else None), walk
+                    yield found.get(entry.task_id), walk
                 page = larger_page(page)
             walk = walk.next_span()
             yield None, walk
@@ -342,23 +331,38 @@ class Inspect(ServicePart):
         more = True
         while more:
             ids, more = source(walk.last_id or "", descending, page)
-            found = self.read(ids, where, payload=payload)
-            now = self.now()
+            found = self._matching(queue, where, spans, ids, payload=payload)
             for task_id in ids:
-                task = found.get(task_id)
-                meant = (
-                    task is not None
-                    and task.queue == queue.name
-                    and any(span.holds(task) for span in spans)
-                    and where.means(task)
-                    and not task.hidden(now)
-                )
-                if meant and task is not None and not payload:
-                    task = without_texts(task, ("payload",))
                 walk = walk.past_id(task_id)
-                yield (task if meant else None), walk
+                yield found.get(task_id), walk
             page = larger_page(page)
         yield None, replace(walk, narrow=True)
+
+    def _matching(
+        self,
+        queue: Queue,
+        where: TaskFilter,
+        spans: Sequence[TimeSpan],
+        task_ids: Sequence[str],
+        *,
+        payload: bool,
+    ) -> dict[str, Task]:
+        """Return those of the tasks that are in *queue* and in one of *spans*, and match *where*.
+
+        Without *payload*, payloads that only the filter needed are left out.
+        """
+        now = self.now()
+        matching = {
+            task.id: task
+            for task in self.read(task_ids, where, payload=payload).values()
+            if task.queue == queue.name
+            and any(span.holds(task) for span in spans)
+            and where.means(task)
+            and not task.hidden(now)
+        }
+        if payload:
+            return matching
+        return {task_id: without_texts(task, ("payload",)) for task_id, task in matching.items()}
 
     def read(
         self, task_ids: Sequence[str], where: TaskFilter, *, payload: bool = False

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, mode
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.limits import RESERVED_TASK, AnswerRoom, reserved_task
+from headrace.domain.limits import AnswerRoom
 from headrace.domain.offload import Upload
 from headrace.domain.offload import read as read_upload
 from headrace.domain.plan import TaskSpec
@@ -80,9 +80,42 @@ _GIVEN: Final = tuple(
 )
 
 
+class TaskOptionsBody(RequestBody):
+    """What producers and schedules may say of a task."""
+
+    tags: Tags | None = None
+    dedupe_key: DedupeKey | None = Field(
+        default=None,
+        description="While a task of the queue waits or is worked on under this key, no other "
+        f"one is made (a schedule retries for a minute). Up to {limits.DEDUPE_KEY_BYTES[1]} bytes.",
+    )
+    dedupe_until: HeldUntil = Field(
+        default=DedupeUntil.END,
+        description="How long the dedupe_key keeps others out: until the task has ended (`end`), "
+        "or until its first delivery (`start`). `start` needs a dedupe_key.",
+    )
+    keepalive_timeout_in_seconds: Keepalive | None = Field(
+        default=None, description="How long a lease of the task lasts; else as the queue says."
+    )
+    retry_strategy: RetryStrategyBody | None = Field(
+        default=None, description="Instead of the queue's."
+    )
+    priority: Level | None = Field(
+        default=None,
+        description="In a queue whose settings have `priority`: which of its due tasks come "
+        "first. Left out, it is normal there.",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_dedupe_key(self) -> "TaskOptionsBody":
+        if self.dedupe_until is DedupeUntil.START and self.dedupe_key is None:
+            raise contradiction(("dedupe_until", "needs a dedupe_key"))
+        return self
+
+
 @with_texts_of(SetBy.ENQUEUE)
-class NewTaskBody(RequestBody):
-    """One task to be made, however it is: what its producer may say of it."""
+class NewTaskBody(TaskOptionsBody):
+    """A task to create."""
 
     payload: Payload | None = Field(default=None, description="Left out, it is null.")
     payload_ref: PayloadRef | None = Field(
@@ -96,32 +129,10 @@ class NewTaskBody(RequestBody):
     scheduled_at: Instant | None = Field(default=None, description="Not delivered before.")
     delay_in_seconds: Delay | None = Field(default=None, description="Instead of scheduled_at.")
     expires_at: Instant | None = Field(default=None, description="Not delivered after.")
-    dedupe_key: DedupeKey | None = Field(
-        default=None,
-        description="While a task of the queue waits or is worked on under this key, no other "
-        f"one is made. Up to {limits.DEDUPE_KEY_BYTES[1]} bytes.",
-    )
-    dedupe_until: HeldUntil = Field(
-        default=DedupeUntil.END,
-        description="How long the dedupe_key keeps others out: until the task has ended (`end`), "
-        "or until its first delivery (`start`). `start` needs a dedupe_key.",
-    )
     unique_for_seconds: UniqueFor | None = Field(
         default=None,
         description="With a dedupe_key: at most one task is made in each window of this length, "
         "even after that task has ended. The service chooses the id, so give none.",
-    )
-    keepalive_timeout_in_seconds: Keepalive | None = Field(
-        default=None, description="How long a lease of this task lasts; else as the queue says."
-    )
-    retry_strategy: RetryStrategyBody | None = Field(
-        default=None, description="Instead of the queue's."
-    )
-    tags: Tags | None = None
-    priority: Level | None = Field(
-        default=None,
-        description="In a queue whose settings have `priority`: which of its due tasks come "
-        "first. Left out, it is normal there.",
     )
     batches: (
         Annotated[list[BatchId], Field(max_length=limits.TASK_BATCHES), AfterValidator(once_each)]
@@ -143,20 +154,10 @@ class NewTaskBody(RequestBody):
         return self
 
     @model_validator(mode="after")
-    def _names_no_reserved_task(self) -> "NewTaskBody":
-        if self.payload is not None and reserved_task(self.payload):
-            raise contradiction(("payload.task", RESERVED_TASK))
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_dedupe_key(self) -> "NewTaskBody":
+    def _is_one_in_a_window(self) -> "NewTaskBody":
         unique = self.unique_for_seconds is not None
-        if self.dedupe_key is None:
-            message: LiteralString = "needs a dedupe_key"
-            if self.dedupe_until is DedupeUntil.START:
-                raise contradiction(("dedupe_until", message))
-            if unique:
-                raise contradiction(("unique_for_seconds", message))
+        if unique and self.dedupe_key is None:
+            raise contradiction(("unique_for_seconds", "needs a dedupe_key"))
         if unique and (self.id is not None or self.payload_ref is not None):
             field: LiteralString = "id" if self.id is not None else "payload_ref"
             excluded: LiteralString = "excludes unique_for_seconds: the service chooses the id"

@@ -16,13 +16,13 @@ from json.encoder import encode_basestring
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import msgspec
-from pydantic import PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
 from headrace.domain import limits
 from headrace.domain.batch import BatchEvent
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import WEIGHTS, check_json
-from headrace.http.fields import too_large, wrong
+from headrace.http.fields import refusal, too_large, wrong
 from headrace.wire.base import JsonValue, without_halves
 
 MEMBERS: Final = 2 * WEIGHTS
@@ -325,9 +325,16 @@ def _any_json(most: int, what: str) -> WithJsonSchema:
     )
 
 
+def _calls_no_reserved_task(payload: JsonText) -> JsonText:
+    if limits.reserved_task(payload):
+        raise refusal(("task", wrong("{fault}", fault=limits.RESERVED_TASK)))
+    return payload
+
+
 Payload: TypeAlias = Annotated[
     JsonText,
     PlainValidator(_json_within(limits.PAYLOAD_BYTES)),
+    AfterValidator(_calls_no_reserved_task),
     _any_json(
         limits.PAYLOAD_BYTES,
         "it is stored and handed out exactly as written, or where only that makes it fit, "

@@ -10,7 +10,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.limits import RESERVED_TASK, reserved_task, spawn_payload
+from headrace.domain.limits import spawn_payload
 from headrace.domain.plan import TaskSpec
 from headrace.http.enqueue import NewTaskBody
 from headrace.http.fields import (
@@ -176,12 +176,6 @@ class ReportEntry(RequestBody):
         description="With SUCCEEDED and MOVED: tasks made in the same transaction, all or none. "
         f"Their payloads together are at most {limits.SPAWNED_BYTES // limits.MIB} MiB.",
     )
-
-    @model_validator(mode="after")
-    def _names_no_reserved_task(self) -> "ReportEntry":
-        if self.payload is not None and reserved_task(self.payload):
-            raise contradiction(("payload.task", RESERVED_TASK))
-        return self
 
     @model_validator(mode="after")
     def _goes_together(self) -> "ReportEntry":

@@ -7,30 +7,23 @@ from pydantic import Field, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task import Missed, OnExpiry
 from headrace.domain.task_fields import SetBy
 from headrace.domain.values import convert
-from headrace.http.enqueue import enqueued_answer
+from headrace.http.enqueue import TaskOptionsBody, enqueued_answer
 from headrace.http.fields import (
     PLAIN,
-    DedupeKey,
     Examples,
     Expiry,
-    HeldUntil,
     Ignored,
-    Keepalive,
-    Level,
     Name,
-    RequestBody,
-    Tags,
     contradiction,
     example,
     with_texts_of,
 )
 from headrace.http.parameters import Cursor, Limit, QueueInPath
-from headrace.http.queue_bodies import EmptyBody, RetryStrategyBody
+from headrace.http.queue_bodies import EmptyBody
 from headrace.http.rawjson import Payload
 from headrace.http.request import principal
 from headrace.http.routing import Routes
@@ -59,7 +52,7 @@ WhenExpired: TypeAlias = Annotated[OnExpiry, Field(strict=False)]
 
 
 @with_texts_of(SetBy.SCHEDULE)
-class ScheduleBody(RequestBody):
+class ScheduleBody(TaskOptionsBody):
     """A schedule, in the form of the answer to GET."""
 
     name: Name | None = Field(default=None, description="If given, the same as in the path.")
@@ -76,25 +69,9 @@ class ScheduleBody(RequestBody):
         default=_DEFAULT.timezone, description="The IANA time zone of cron."
     )
     payload: Payload | None = Field(default=None, description="Left out, it is `{}`.")
-    tags: Tags | None = None
-    dedupe_key: DedupeKey | None = Field(
-        default=None,
-        description="If another task holds the key, a tick is retried for a minute, then skipped.",
-    )
-    dedupe_until: HeldUntil = Field(
-        default=_DEFAULT.dedupe_until,
-        description="How long a tick holds the dedupe_key: until its end (`end`), or until "
-        "its first delivery (`start`). `start` needs a dedupe_key.",
-    )
     expires_in_seconds: Expiry | None = Field(
         default=None,
         description="For each task, from its due time; null: the setting of the queue.",
-    )
-    keepalive_timeout_in_seconds: Keepalive | None = None
-    retry_strategy: RetryStrategyBody | None = None
-    priority: Level | None = Field(
-        default=None,
-        description="The priority of each task, in a queue whose settings have `priority`.",
     )
     missed: MissedTicks = Field(
         default=_DEFAULT.missed,
@@ -119,18 +96,6 @@ class ScheduleBody(RequestBody):
         if (self.cron is None) == (self.every_seconds is None):
             message: LiteralString = "give exactly one of cron and every_seconds"
             raise contradiction(("cron", message), ("every_seconds", message))
-        return self
-
-    @model_validator(mode="after")
-    def _names_no_reserved_task(self) -> "ScheduleBody":
-        if self.payload is not None and reserved_task(self.payload):
-            raise contradiction(("payload.task", RESERVED_TASK))
-        return self
-
-    @model_validator(mode="after")
-    def _has_a_dedupe_key(self) -> "ScheduleBody":
-        if self.dedupe_until is DedupeUntil.START and self.dedupe_key is None:
-            raise contradiction(("dedupe_until", "needs a dedupe_key"))
         return self
 
     def settings_of(self, name: str) -> ScheduleSettings:

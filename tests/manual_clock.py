@@ -1,5 +1,5 @@
 """The clock of every test is the one that users are given."""
 
-from headrace.testing.conditions import ManualClock
+from headrace.testing.clock import ManualClock
 
 __all__ = ["ManualClock"]

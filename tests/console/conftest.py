@@ -29,7 +29,7 @@ from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.transport import HandlerContext
+from headrace.testing.service import HandlerContext
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed
 

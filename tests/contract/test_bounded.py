@@ -11,7 +11,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.tasks.inspect import Counted
 from headrace.store.base import CountPage, Position, Store
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.conditions import START
+from headrace.testing.clock import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.wrapped_store import WrappedStore

@@ -11,7 +11,7 @@ from headrace.domain.transitions import Event, Happening
 from headrace.history.series import SPAN, Span, content_of, file_of, minute_of, put_together
 from headrace.history.tally import Activity
 from headrace.store.lake import FolderLake
-from headrace.testing.conditions import ManualClock
+from headrace.testing.clock import ManualClock
 from headrace.testing.service import MemoryService
 
 NOW = datetime.fromisoformat("2026-11-21T12:34:56+00:00")

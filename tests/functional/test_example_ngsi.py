@@ -13,8 +13,8 @@ from examples.ngsi.ngsi import Attribute, Row, split
 from examples.ngsi.rows_file import RowsFile
 from examples.ngsi.traffic import Notification, notifications
 from headrace.domain.task import State
-from headrace.testing import MemoryService
 from headrace.wire.tasks import Task
+from tests.faults import FaultyService
 
 ROW = Row("Room1", "Room", "2026-11-21T08:00:00.000000Z", "x", "/", {"t": Attribute("Number", 20)})
 
@@ -31,15 +31,15 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RowsFile]:
 
 
 @pytest.fixture
-def service(rows: RowsFile) -> Iterator[MemoryService]:
-    with MemoryService() as service:
+def service(rows: RowsFile) -> Iterator[FaultyService]:
+    with FaultyService() as service:
         for queue in (NOTIFY_QUEUE, ENTITIES_QUEUE):
             service.client.create_queue(queue)
         yield service
 
 
 def notify(
-    service: MemoryService, body: bytes, headers: Mapping[str, str] | None = None
+    service: FaultyService, body: bytes, headers: Mapping[str, str] | None = None
 ) -> httpx.Response:
     """Send a notification as a context broker does."""
     sent = {"Authorization": f"Bearer {service.key}", "Content-Type": "application/json"}
@@ -47,7 +47,7 @@ def notify(
         return broker.post("/v2/notify", content=body, headers=sent | dict(headers or {}))
 
 
-def dead(service: MemoryService) -> list[Task]:
+def dead(service: FaultyService) -> list[Task]:
     return list(service.client.list_tasks(NOTIFY_QUEUE, state=State.DEAD))
 
 
@@ -57,7 +57,7 @@ def expected(task: Task, notification: Notification) -> list[tuple[str, Row]]:
 
 
 def test_real_notifications_become_the_rows_that_the_rules_say(
-    service: MemoryService, rows: RowsFile
+    service: FaultyService, rows: RowsFile
 ) -> None:
     sent = {each.correlator: each for each in notifications(7)}
     for each in sent.values():
@@ -74,7 +74,7 @@ def test_real_notifications_become_the_rows_that_the_rules_say(
 
 
 def test_a_notification_that_cannot_be_read_is_dead_at_once_and_says_why(
-    service: MemoryService, rows: RowsFile
+    service: FaultyService, rows: RowsFile
 ) -> None:
     notify(service, b'{"data": [{"type": "Room"}]}')
 
@@ -87,7 +87,7 @@ def test_a_notification_that_cannot_be_read_is_dead_at_once_and_says_why(
 
 
 def test_rows_that_an_attempt_without_a_report_has_left_are_not_written_twice(
-    service: MemoryService, rows: RowsFile
+    service: FaultyService, rows: RowsFile
 ) -> None:
     made = service.client.enqueue(ENTITIES_QUEUE, [ROW])
     service.faults.duplicate_delivery()

@@ -14,9 +14,9 @@ from headrace.domain import ids
 from headrace.domain.errors import LeaseLost
 from headrace.domain.offload import Lake
 from headrace.history.changelog import Changelog, Line
-from headrace.testing.conditions import ManualClock
-from headrace.testing.service import MemoryService
+from headrace.testing.clock import ManualClock
 from headrace.wire.tasks import LeasedTask
+from tests.faults import FaultyService
 
 START = 1_795_219_200_000_000  # 2026-11-21 00:00 UTC
 SECOND = 1_000_000
@@ -124,7 +124,7 @@ QUEUES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def true_history(lake: Lake, *, seed: int, rounds: int = 60) -> MemoryService:
+def true_history(lake: Lake, *, seed: int, rounds: int = 60) -> FaultyService:
     """Let a service in memory work with faults on, its changes going to *lake*; return it.
 
     The same *seed* gives the same history: ids too, by which tasks of one time are ordered.
@@ -133,10 +133,10 @@ def true_history(lake: Lake, *, seed: int, rounds: int = 60) -> MemoryService:
     drawn = SimpleNamespace(randbits=chance.getrandbits, token_bytes=chance.randbytes)
     clock = ManualClock(at(23.5))
     with patch.object(ids, "secrets", drawn), patch.object(sending, "utc_now", clock):
-        return _history(MemoryService(clock=clock, seed=seed, lake=lake), rounds)
+        return _history(FaultyService(clock=clock, seed=seed, lake=lake), rounds)
 
 
-def _history(service: MemoryService, rounds: int) -> MemoryService:
+def _history(service: FaultyService, rounds: int) -> FaultyService:
     for name, settings in QUEUES.items():
         service.client.create_queue(name, **settings)
     faults = service.faults
@@ -152,7 +152,7 @@ def _history(service: MemoryService, rounds: int) -> MemoryService:
     return service
 
 
-def _round(service: MemoryService, number: int) -> None:
+def _round(service: FaultyService, number: int) -> None:
     """Do a few things that producers, workers and operators do, by the service's own chance."""
     client, chance = service.client, service.faults.chance
     queue = chance.choice(sorted(QUEUES))
@@ -183,7 +183,7 @@ def _round(service: MemoryService, number: int) -> None:
     service.forward(chance.choice((0, 5, 40, 200)))
 
 
-def _report(service: MemoryService, task: LeasedTask) -> None:
+def _report(service: FaultyService, task: LeasedTask) -> None:
     chance = service.faults.chance
     say = chance.choice(("SUCCEEDED", "FAILED", "REJECTED", "RELEASED", "MOVED", "INFLIGHT", None))
     if say is None:

@@ -25,7 +25,7 @@ from headrace import NewTask, Report
 from headrace.client.codec import PLAIN
 from headrace.outbox.relay import OutboxState, Relay, Send, SettledRows
 from headrace.outbox.rows import OutboxRow, new_row
-from headrace.testing import Fault, Faults, MemoryService
+from tests.faults import Fault, Faults, FaultyService
 
 QUEUES = ("kept", "bare", "missing")
 POINTS = ("read", "sent", "committed")
@@ -107,7 +107,7 @@ class Outboxes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.service = MemoryService(seed=1)
+        self.service = FaultyService(seed=1)
         self.service.client.create_queue("kept")
         self.service.client.create_queue("bare", history_retention_in_seconds=0)
         self.table = ListTable(locks=False)

@@ -11,8 +11,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -23,10 +22,12 @@ from uuid import uuid4
 from anyio import CapacityLimiter, to_thread
 
 from headrace.domain.errors import Unauthenticated, Unavailable
-from headrace.domain.limits import KIB, LAMBDA_BYTES
+from headrace.domain.limits import KIB
 from headrace.domain.offload import PATH
 from headrace.http.events import GatewayAnswer, header_value, proxy_event, read_answer
 from headrace.http.request import Reply, Request, bearer, query_of
+from headrace.local import asgi
+from headrace.local.asgi import Receive, Send
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.requests import LocalRequest, RequestRefused, check_head, refusal
 from headrace.local.uploads import LocalUploads
@@ -34,28 +35,15 @@ from headrace.runtime.function import ALWAYS
 from headrace.runtime.wiring import current_service
 from headrace.safe_logging import safe_logger
 
-Message: TypeAlias = dict[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-
 CONSOLE: Final = "/console"
 _API: Final = ("/v1/", "/v2/", "/management/queue/")
 _A_TASK: Final = re.compile(r"/v1/tasks/[^/]+")
-_NO_BODY: Final = {HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED}
 
-# Together with the headers, as much as API Gateway and Lambda take in an event in base64.  The
-# limit of the API is lower, and its error names the field.
-MAX_BODY_BYTES: Final = (LAMBDA_BYTES - 128 * KIB) * 3 // 4
 _OPEN_BODY_BYTES: Final = 64 * KIB  # a larger body needs a valid key before it is read
-_BODY_SECONDS: Final = 60.0
-_DISCARDED_BYTES: Final = 64 * 1024 * KIB
-_DISCARD_SECONDS: Final = 2.0
 _CALL_SECONDS: Final = 28.0  # as the functions in template.yaml
-_PART: Final = 256 * KIB  # of a streamed answer
 _OF_THE_SERVER: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
 """Headers of answers that only the server sets."""
 
-_OUR_NAME: Final = re.compile(r"https?://[^/?]*", re.IGNORECASE)  # a request line may have it
 _INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
 _CHECKOUT: Final = Path(__file__).resolve().parents[3]  # where no console is installed
 
@@ -103,10 +91,6 @@ class LocalContext:
         return self.disconnected
 
 
-class ClientDisconnected(Exception):
-    """The client has disconnected before its request was complete."""
-
-
 Api: TypeAlias = Callable[[Request], Reply]
 Console: TypeAlias = Callable[[dict[str, Any], Any], Any]
 
@@ -150,7 +134,7 @@ class LocalApp:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request, in ASGI."""
-        request = read_scope(scope)
+        request = asgi.read_scope(scope)
         context = LocalContext(self.stopping)
         try:
             check_head(request)
@@ -167,26 +151,26 @@ class LocalApp:
             else:
                 answer = await self._answer(request, context, receive)
         except RequestRefused as error:
-            await _refuse(refusal(error.status, str(error)), receive, send)
-        except ClientDisconnected:
+            await asgi.send_refusal(refusal(error.status, str(error)), receive, send)
+        except asgi.ClientDisconnected:
             pass
         except Exception:  # noqa: BLE001 (the process edge: logged, and the service lives on)
             id_ = context.aws_request_id
             _log.exception("%s %s failed, request %s", request.method, request.path, id_)
             detail = "The service failed to answer; its log has the request_id."
             failed = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, detail, request_id=id_)
-            await _refuse(failed, receive, send)
+            await asgi.send_refusal(failed, receive, send)
         else:
-            await _send(answer, send)
+            await asgi.send_answer(answer, send)
 
     # -- bodies ------------------------------------------------------------------------------------
 
     async def _answer(
         self, request: LocalRequest, context: LocalContext, receive: Receive
     ) -> GatewayAnswer:
-        size = MAX_BODY_BYTES if request.length is None else request.length
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
+        size = asgi.MAX_BODY_BYTES if request.length is None else request.length
+        if size > asgi.MAX_BODY_BYTES:
+            raise asgi.too_large()
         if size > _OPEN_BODY_BYTES:
             await self._check_key(request)
             if size > self._free_bytes:
@@ -194,7 +178,7 @@ class LocalApp:
                 raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, detail)
         self._free_bytes -= size
         try:
-            body = await _read_body(receive) if size else b""
+            body = await asgi.read_body(receive) if size else b""
             return await self._call(request, body, context, receive)
         finally:
             self._free_bytes += size
@@ -220,14 +204,14 @@ class LocalApp:
             try:
                 more = True
                 while more:
-                    async with asyncio.timeout(_BODY_SECONDS):
-                        part, more = await _next_part(receive)
+                    async with asyncio.timeout(asgi.BODY_SECONDS):
+                        part, more = await asgi.next_part(receive)
                     upload.write(part)
                 return await to_thread.run_sync(upload.finish, limiter=self._threads)
             finally:
                 upload.abandon()
         except TimeoutError:
-            raise _too_slow() from None
+            raise asgi.too_slow() from None
         except Unavailable as error:
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
@@ -310,67 +294,8 @@ class LocalApp:
         return replace(answer, headers=headers_)
 
 
-def read_scope(scope: Mapping[str, Any]) -> LocalRequest:
-    """Return the request of an ASGI *scope*; the values of a repeated header are joined."""
-    headers: dict[str, str] = {}
-    repeated: set[str] = set()
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        between = "; " if name == "cookie" else ", "
-        if name in headers:
-            repeated.add(name)
-        headers[name] = f"{headers[name]}{between}{value}" if name in headers else value
-    path = scope["raw_path"].decode("ascii")
-    if not path.startswith("/"):
-        path = _OUR_NAME.sub("", path, count=1) or "/"
-    client, server = scope.get("client"), scope.get("server")
-    return LocalRequest(
-        scope["method"],
-        path,
-        scope["query_string"].decode("ascii"),
-        headers,
-        frozenset(repeated),
-        protocol=f"HTTP/{scope['http_version']}",
-        source=client[0] if client else "",
-        port=(server[1] if server else None) or 0,
-    )
-
-
 def _verify_key(key: str) -> object:
     return current_service().keys.verify(key, note_use=False)
-
-
-def _too_large() -> RequestRefused:
-    detail = f"The request's body is larger than {MAX_BODY_BYTES} bytes."
-    return RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-
-
-def _too_slow() -> RequestRefused:
-    detail = f"The request came too slowly: its body must be here within {_BODY_SECONDS:g} s."
-    return RequestRefused(HTTPStatus.REQUEST_TIMEOUT, detail)
-
-
-async def _read_body(receive: Receive) -> bytes:
-    """Return the whole body.  Raises RequestRefused for one that is too large or too slow."""
-    body, more = b"", True
-    try:
-        async with asyncio.timeout(_BODY_SECONDS):
-            while more:
-                part, more = await _next_part(receive)
-                body = body + part if body else part
-                if len(body) > MAX_BODY_BYTES:
-                    raise _too_large()
-    except TimeoutError:
-        raise _too_slow() from None
-    return body
-
-
-async def _next_part(receive: Receive) -> tuple[bytes, bool]:
-    """Return the next part of a body, and whether there is more.  Raises ClientDisconnected."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnected
-    return message.get("body", b""), message.get("more_body", False)
 
 
 async def _watch(receive: Receive, context: LocalContext) -> None:
@@ -378,43 +303,3 @@ async def _watch(receive: Receive, context: LocalContext) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
     context.disconnected = True
-
-
-async def _send(answer: GatewayAnswer, send: Send) -> None:
-    size = len(answer.body) if answer.content is None else answer.size
-    await send(_start(answer, size))
-    if answer.content is None:
-        await send({"type": "http.response.body", "body": answer.body})
-        return
-    with answer.content as content:
-        while part := await to_thread.run_sync(content.read, _PART):
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-    await send({"type": "http.response.body"})
-
-
-async def _refuse(answer: GatewayAnswer, receive: Receive, send: Send) -> None:
-    """Send *answer*, and end the connection when the client has stopped sending its body.
-
-    A connection that is closed before that may take the answer with it.
-    """
-    await send(_start(answer, len(answer.body), (b"connection", b"close")))
-    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-    left = _DISCARDED_BYTES
-    with suppress(TimeoutError, ClientDisconnected):
-        async with asyncio.timeout(_DISCARD_SECONDS):
-            more = True
-            while more and left > 0:
-                part, more = await _next_part(receive)
-                left -= len(part)
-    await send({"type": "http.response.body"})
-
-
-def _start(answer: GatewayAnswer, size: int, *more: tuple[bytes, bytes]) -> Message:
-    headers = [(name.encode("ascii"), value.encode("ascii")) for name, value in answer.headers]
-    if answer.status not in _NO_BODY:
-        headers.append((b"Content-Length", b"%d" % size))
-    return {
-        "type": "http.response.start",
-        "status": int(answer.status),
-        "headers": [*headers, *more],
-    }

@@ -1,21 +1,16 @@
-"""What tests of programs that use Headrace need: a service in memory, a clock, faults.
-
-The whole service is loaded with the first name that needs it, from the extra ``server``.
-"""
+"""Tools for tests of programs that use Headrace: a service in memory, a clock, inline tasks."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from headrace.testing.conditions import Fault, Faults, ManualClock
+    from headrace.testing.clock import ManualClock
     from headrace.testing.inlining import Inline, TaskDied, inline
     from headrace.testing.service import MemoryService
     from headrace.testing.work import Attempt, Ran
 
 __all__ = [
     "Attempt",
-    "Fault",
-    "Faults",
     "Inline",
     "ManualClock",
     "MemoryService",
@@ -26,10 +21,8 @@ __all__ = [
 
 _HOMES: Final = {
     "Attempt": "work",
-    "Fault": "conditions",
-    "Faults": "conditions",
     "Inline": "inlining",
-    "ManualClock": "conditions",
+    "ManualClock": "clock",
     "MemoryService": "service",
     "Ran": "work",
     "TaskDied": "inlining",

@@ -1,19 +1,17 @@
-"""The pytest plugin: fixtures that start nothing until they are used.
+"""The pytest plugin: fixtures that start nothing until a test uses them.
 
-``headrace_service``, ``headrace_client``, ``headrace_clock``, ``headrace_faults`` and
-``headrace_inline``; override ``headrace_app`` to have your app talk to them.  See
-``docs/guide/testing.md``.
+``headrace_service``, ``headrace_client``, ``headrace_clock`` and ``headrace_inline``.  Override
+``headrace_app`` to connect your app to them.  See ``docs/guide/testing.md``.
 """
 
 import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import pytest
 
 from headrace import testing
-from headrace.domain.errors import InvalidRequest
-from headrace.testing.conditions import SEED_VARIABLE, Faults, ManualClock, chosen_seed
+from headrace.testing.clock import ManualClock
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
@@ -21,52 +19,16 @@ if TYPE_CHECKING:
     from headrace.testing.inlining import Inline
     from headrace.testing.service import MemoryService
 
-_SEED: Final = "headrace_seed"
-_USE_IT: Final = {"headrace_service", "headrace_inline"}
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the option."""
-    parser.getgroup("headrace").addoption(
-        "--headrace-seed",
-        type=int,
-        metavar="N",
-        help=f"what the faults of headrace's fixtures are drawn from (else {SEED_VARIABLE})",
-    )
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed, once for all processes that tests run in."""
-    given = getattr(config, "workerinput", {}).get(_SEED, config.option.headrace_seed)
-    try:
-        config.option.headrace_seed = chosen_seed() if given is None else given
-    except InvalidRequest as wrong:
-        raise pytest.UsageError(str(wrong)) from wrong
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:  # noqa: ANN401 (of pytest-xdist, if it is there)
-    """Pass the seed on to another process of pytest-xdist."""
-    node.workerinput[_SEED] = node.config.option.headrace_seed
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    """Print the seed."""
-    return f"headrace: {_repeats(config)}"
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
+    call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Print the seed again below a failure of a test that used it; shorten what TaskDied prints."""
+    """Shorten the traceback of TaskDied."""
     inlining = sys.modules.get("headrace.testing.inlining")  # pytest starts without
     if inlining is not None and call.excinfo and isinstance(call.excinfo.value, inlining.TaskDied):
         _cut(call.excinfo.value)
-    report = yield
-    if report.failed and _USE_IT & set(getattr(item, "fixturenames", ())):
-        report.sections.append(("headrace", _repeats(item.config)))
-    return report
+    return (yield)
 
 
 def _cut(error: BaseException) -> None:
@@ -77,11 +39,6 @@ def _cut(error: BaseException) -> None:
         if name.startswith("headrace."):
             place.tb_next = None
         place = place.tb_next
-
-
-def _repeats(config: pytest.Config) -> str:
-    seed = config.option.headrace_seed
-    return f"--headrace-seed={seed} draws the same faults again"
 
 
 @pytest.fixture
@@ -98,12 +55,10 @@ def headrace_clock() -> ManualClock:
 
 @pytest.fixture
 def headrace_service(
-    headrace_app: "App | None", headrace_clock: ManualClock, pytestconfig: pytest.Config
+    headrace_app: "App | None", headrace_clock: ManualClock
 ) -> "Iterator[MemoryService]":
     """Give a service in memory with nothing in it; ``headrace_app`` talks to it."""
-    with testing.MemoryService(
-        clock=headrace_clock, seed=pytestconfig.option.headrace_seed
-    ) as service:
+    with testing.MemoryService(clock=headrace_clock) as service:
         if headrace_app is None:
             yield service
         else:
@@ -115,12 +70,6 @@ def headrace_service(
 def headrace_client(headrace_service: "MemoryService") -> "Client":
     """Give a client of ``headrace_service`` that may do everything."""
     return headrace_service.client
-
-
-@pytest.fixture
-def headrace_faults(headrace_service: "MemoryService") -> Faults:
-    """Give the faults of ``headrace_service``."""
-    return headrace_service.faults
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from random import Random
 from typing import Any, Final, Protocol, Self, TypeVar
+from uuid import uuid4
 
 import httpx2 as httpx
 
@@ -14,20 +16,16 @@ from headrace.client.app.app import App
 from headrace.client.calls.waiting import CallSteps, Look, TaskLook, look_at_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
-from headrace.domain.errors import NotFound
-from headrace.domain.ids import group_of, names_lease
 from headrace.domain.offload import Lake
-from headrace.domain.task import State, Task
 from headrace.history.recorder import Recorded
+from headrace.http import app as api
+from headrace.http.request import Request, query_of
 from headrace.ops.delivery.reaper import Reaped
-from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.ops.scheduling.ticking import Ticked
-from headrace.ops.shared.leases import find_group, with_present_ends
 from headrace.runtime.service import Service
-from headrace.runtime.wiring import Settings, build
-from headrace.testing.conditions import Faults, ManualClock
+from headrace.runtime.wiring import Settings, build, using
+from headrace.testing.clock import ManualClock
 from headrace.testing.stores import MemoryTables
-from headrace.testing.transport import faulty, responder
 from headrace.testing.work import LIMIT, Ran, Work
 
 L = TypeVar("L", bound=Look)
@@ -90,10 +88,24 @@ URL: Final = "https://headrace.test"
 ADMIN_KEY: Final = "admin-key-of-a-test"
 REQUEST_TAKES: Final = timedelta(milliseconds=1)
 TIMERS_EVERY: Final = timedelta(minutes=1)
-_A_MOMENT: Final = timedelta(milliseconds=1)
 _SHARD: Final = "memory"
 _ALL_WRITES: Final = 2**31
 _RETRIES: Final = 30  # no try waits, and an unlucky seed should not end a story
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerContext:
+    """The context of one call.
+
+    No time is left, so a dequeue that may wait for tasks answers immediately: in a test, no other
+    program could enqueue one.
+    """
+
+    aws_request_id: str = field(default_factory=lambda: str(uuid4()))
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return 0."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +126,7 @@ class MemoryService:
 
     Args:
         clock: the service's time; one that starts at a fixed instant unless given.
-        seed: what faults and the service's own chance are drawn from; ``HEADRACE_SEED`` or one
-            by chance unless given.  ``service.faults`` shows it.
+        seed: of the random numbers of the service.
         key: the key of ``service.client``, which may do everything.
         lake: where raw changes are written when the timers run; nowhere unless given.
 
@@ -125,32 +136,29 @@ class MemoryService:
         self,
         *,
         clock: ManualClock | None = None,
-        seed: int | None = None,
+        seed: int = 0,
         key: str = ADMIN_KEY,
         lake: Lake | None = None,
     ) -> None:
         self.url = URL
         self.key = key
         self.clock = clock or ManualClock()
-        self.faults = Faults(seed)
         self.store = MemoryTables(now=self.clock, keeps=lambda _queue: lake is not None)
         self._recorded = -1
         self._served: list[App] = []
-        self.use_cases = self._new_service(lake)
-        self._respond = responder(self.use_cases)
-        way = faulty(self._answer, self.faults, lapse=self.lapse, may_repeat=self._may_repeat)
-        self.transport = httpx.MockTransport(way)
+        self.use_cases = self._new_service(lake, Random(seed))  # noqa: S311  a test repeats it
+        self.transport = httpx.MockTransport(self.respond)
         self.client = self.connect(key)
         self.async_client = self.connect_async(key)
 
-    def _new_service(self, lake: Lake | None) -> Service:
+    def _new_service(self, lake: Lake | None, random: Random) -> Service:
         settings = Settings(
             admin_key=self.key,
             poll_after_seconds=0.02,
             settings_ttl_seconds=0,
             lake_payloads=("*",),
         )
-        return build(settings, self.store, now=self.clock, lake=lake, random=self.faults.chance)
+        return build(settings, self.store, now=self.clock, lake=lake, random=random)
 
     def __enter__(self) -> Self:
         """Return the service; leaving the block closes its client."""
@@ -161,7 +169,7 @@ class MemoryService:
         self.client.close()
 
     def __repr__(self) -> str:
-        return f"MemoryService(now={self.clock.now.isoformat()}, seed={self.faults.seed})"
+        return f"MemoryService(now={self.clock.now.isoformat()})"
 
     def connect(
         self,
@@ -324,57 +332,25 @@ class MemoryService:
         self.forward(max(soonest - self.clock.now, timedelta()))
         return 0
 
-    def lapse(self, task_ids: Sequence[str]) -> None:
-        """Let the leases of these tasks lapse: the clock jumps to their end, the reaper runs.
-
-        Leases of other tasks that end by then are renewed, as the heartbeats of whoever holds
-        them would have done; but tasks that are under one lease lose it together.
-        """
-        tasks = with_present_ends(self.store, list(self.store.read(task_ids).values()))
-        ends = [task.lease_expires_at for task in tasks if task.lease_expires_at is not None]
-        if not ends:
-            return
-        self._extend_others({group_of(task.lease_id) for task in tasks}, max(ends))
-        self.clock.forward_to(max(ends))
-        for task in self.store.everything():
-            over = task.lease_expires_at is not None and task.lease_expires_at <= self.clock.now
-            if over and task.id not in task_ids and group_of(task.lease_id) is None:
-                beat = TaskReport(task.id, task.lease_id or "", ReportStatus.INFLIGHT)
-                self.use_cases.reports.report(task.queue, [beat])
-        self.use_cases.reaping.run()
-
-    def _extend_others(self, lapsing: Collection[str | None], until: datetime) -> None:
-        """Extend all other group leases in time, as often as it takes *until* then."""
-        while True:
-            used = {group_of(task.lease_id) for task in self.store.everything()} - {*lapsing, None}
-            groups = [find_group(self.store, str(group_id)) for group_id in used]
-            held = [group for group in groups if group and group.holds(self.clock.now)]
-            soonest = min(held, key=lambda group: group.expires_at, default=None)
-            if soonest is None or soonest.expires_at > until:
-                return
-            self.clock.forward_to(soonest.expires_at - _A_MOMENT)
-            self.use_cases.leases.extend(soonest.id)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        response = self._respond(request)
+    def respond(self, request: httpx.Request) -> httpx.Response:
+        """Answer a request of a client, as the deployed service does."""
+        path, _, query = request.url.raw_path.decode("ascii").partition("?")
+        context = HandlerContext()
+        with using(self.use_cases):
+            reply = api.answer(
+                Request(
+                    request.method,
+                    path,
+                    id=context.aws_request_id,
+                    context=context,
+                    headers=dict(request.headers),
+                    query=query_of(query),
+                    body=request.content,
+                )
+            )
         self.clock.forward(REQUEST_TAKES)
-        return response
-
-    def _may_repeat(self, task_id: str, lease: str) -> bool:
-        task = self.store.read([task_id]).get(task_id)
-        if task is None or task.state is not State.INFLIGHT or not names_lease(lease, task):
-            return False
-        group = group_of(task.lease_id)
-        if group is None:
-            return self._has_retries(task)
-        together = [one for one in self.store.everything() if group_of(one.lease_id) == group]
-        return all(map(self._has_retries, together))
-
-    def _has_retries(self, task: Task) -> bool:
-        with suppress(NotFound):
-            queue = self.use_cases.queues.cached(task.queue)
-            return task.attempts <= (task.retry or queue.settings.retry_strategy).max_retries
-        return False
+        headers = {name: str(value) for name, value in reply.headers.items()}
+        return httpx.Response(reply.status, headers=headers, content=reply.text().encode())
 
 
 def _after(now: datetime, seconds: float) -> datetime | None:

@@ -33,7 +33,7 @@ from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
 from headrace.ops.shared.queues import QueueOperations
-from headrace.testing.conditions import ManualClock
+from headrace.testing.clock import ManualClock
 from headrace.testing.stores import MemoryTables
 from headrace.wire.tasks import LeasedTask, Reported
 

@@ -10,7 +10,7 @@ import pytest
 from headrace import App, Context, RetryStrategy
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, NotFound
 from headrace.testing import MemoryService
-from headrace.testing.conditions import START
+from headrace.testing.clock import START
 from headrace.wire.tasks import Task
 from tests.unit.app.app_runner import call
 

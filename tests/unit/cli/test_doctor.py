@@ -8,7 +8,7 @@ import pytest
 
 from headrace.cli.doctor import skew_advice
 from headrace.testing import MemoryService
-from headrace.testing.conditions import START
+from headrace.testing.clock import START
 from tests.unit.cli.cli_runner import Cli, Ran
 
 RETRY = "retry_strategy"

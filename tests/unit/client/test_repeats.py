@@ -10,7 +10,7 @@ import pytest
 from headrace import Client, Report
 from headrace.client.sending import SpawnedTask
 from headrace.domain.errors import Conflict
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 from tests.unit.client.network import Network, problem
 
 LOST = httpx.ReadTimeout("no answer")
@@ -64,7 +64,7 @@ def test_what_a_repeat_does_no_harm_to_carries_none(call: Callable[[Client], obj
 
 
 def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
-    with MemoryService() as service:
+    with FaultyService() as service:
         client = service.client
         client.create_queue("mail")
         client.enqueue("mail", "v0", id="holder", dedupe_key="ada")
@@ -81,7 +81,7 @@ def test_an_overwrite_whose_answer_was_lost_takes_effect_once() -> None:
 
 
 def test_a_key_whose_secret_was_lost_is_named() -> None:
-    with MemoryService() as service:
+    with FaultyService() as service:
         with service.faults.lose_answers(times=1), pytest.raises(Conflict) as refused:
             service.client.create_key("ada", "worker", ["*"])
 
@@ -107,7 +107,7 @@ class NeverTheSame:
 
 
 def test_a_report_that_is_sent_again_says_the_same() -> None:
-    with MemoryService() as service:
+    with FaultyService() as service:
         service.client.create_queue("mail")
         client = service.connect(codec=NeverTheSame())
         client.enqueue("mail", 1)

@@ -21,8 +21,8 @@ from headrace.local.app import LocalApp
 from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.conditions import ManualClock
-from headrace.testing.transport import HandlerContext
+from headrace.testing.clock import ManualClock
+from headrace.testing.service import HandlerContext
 
 AT: Final = datetime(2026, 11, 27, 8, tzinfo=UTC)
 KEY: Final = {"Authorization": f"Bearer {ADMIN_KEY}"}

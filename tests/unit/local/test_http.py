@@ -103,4 +103,4 @@ def test_the_values_of_a_repeated_header_are_joined_and_its_name_is_noted(served
     served.raw(POST + b"X-A: 1\r\nX-A: 2\r\nConnection: close\r\n\r\n")
 
     (request,) = served.api.requests
-    assert (request.headers["x-a"], request.repeated) == ("1, 2", {"x-a"})
+    assert (request.headers["x-a"], request.repeated) == ("1, 2", frozenset({"x-a"}))

@@ -11,8 +11,9 @@ import pytest
 from headrace.domain.errors import Unauthenticated
 from headrace.domain.limits import BODY_BYTES
 from headrace.http.request import Reply, Request
-from headrace.local import app
-from headrace.local.app import MAX_BODY_BYTES, Bounds
+from headrace.local import asgi
+from headrace.local.app import Bounds
+from headrace.local.asgi import MAX_BODY_BYTES
 from headrace.local.server import LimitedProtocol
 from tests.serving import Served, assert_refused, serving, until_end
 
@@ -149,7 +150,7 @@ class TestSlowClients:
             assert_refused(served.raw(begun), 408, "invalid_request")
 
     def test_a_body_has_a_time_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(app, "_BODY_SECONDS", 0.1)
+        monkeypatch.setattr(asgi, "BODY_SECONDS", 0.1)
         with serving() as served, served.open() as connection:
             connection.sendall(b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\nx")
             assert_refused(until_end(connection), 408, "invalid_request")

@@ -18,7 +18,7 @@ from headrace.domain.task import Place, State, Task
 from headrace.ops.delivery.reaper import HandOn, Reaped
 from headrace.store.records.reaper import ReaperPart
 from headrace.store.sqlite import SqliteStore
-from headrace.testing.conditions import START
+from headrace.testing.clock import START
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.wrapped_store import WrappedStore

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 from tests.postgres import postgres, postgres_folder
 
 
 @pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService() as made:
+def service() -> Iterator[FaultyService]:
+    with FaultyService() as made:
         made.client.create_queue("mail")
         yield made
 

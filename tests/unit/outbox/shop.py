@@ -11,7 +11,7 @@ from headrace import App
 from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.outbox.sqlalchemy.table import SqlAlchemyTable
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 
 
 class Base(DeclarativeBase):
@@ -39,7 +39,7 @@ class Shop:
     """A database with the shop's tables, and the service."""
 
     engine: sa.Engine
-    service: MemoryService
+    service: FaultyService
 
     @property
     def table(self) -> SqlAlchemyTable:
@@ -62,7 +62,7 @@ class Shop:
 
 
 @contextmanager
-def shop_in(url: str, service: MemoryService) -> Iterator[Shop]:
+def shop_in(url: str, service: FaultyService) -> Iterator[Shop]:
     """Make the tables of a shop, and drop them afterwards."""
     engine = sa.create_engine(url)
     try:

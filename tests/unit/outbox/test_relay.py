@@ -13,12 +13,12 @@ from headrace.client.codec import JsonValue
 from headrace.domain.errors import Unavailable
 from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 from tests.unit.outbox.shop import OUTBOX, Shop, shop_in
 
 
 @pytest.fixture
-def shop(sqlite_url: str, service: MemoryService) -> Iterator[Shop]:
+def shop(sqlite_url: str, service: FaultyService) -> Iterator[Shop]:
     with shop_in(sqlite_url, service) as made:
         yield made
 

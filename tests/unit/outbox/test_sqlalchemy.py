@@ -16,7 +16,7 @@ from headrace.outbox.relay import Relay, SettledRows
 from headrace.outbox.rows import OutboxRow
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.outbox.sqlalchemy.table import open_url
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 from tests.unit.outbox.shop import OUTBOX, Order, Shop, send_receipt, shop_in
 from tests.waiting import until
 
@@ -28,13 +28,13 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def shop(url: str, service: MemoryService) -> Iterator[Shop]:
+def shop(url: str, service: FaultyService) -> Iterator[Shop]:
     with shop_in(url, service) as made:
         yield made
 
 
 @pytest.fixture
-def postgres_shop(postgres_url: str, service: MemoryService) -> Iterator[Shop]:
+def postgres_shop(postgres_url: str, service: FaultyService) -> Iterator[Shop]:
     with shop_in(postgres_url, service) as made:
         yield made
 

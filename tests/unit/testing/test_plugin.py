@@ -43,10 +43,9 @@ def run(pytester: pytest.Pytester, *args: str) -> pytest.RunResult:
 
 def test_the_fixtures_are_one_service(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
-        def test_it(headrace_service, headrace_client, headrace_clock, headrace_faults):
+        def test_it(headrace_service, headrace_client, headrace_clock):
             assert headrace_client is headrace_service.client
             assert headrace_clock is headrace_service.clock
-            assert headrace_faults is headrace_service.faults
             headrace_client.create_queue("mail")
             headrace_client.enqueue("mail", delay_in_seconds=60)
             headrace_clock.forward(60)
@@ -77,26 +76,6 @@ def test_an_app_talks_to_the_service_or_runs_inline(pytester: pytest.Pytester) -
     """)
 
     run(pytester).assert_outcomes(passed=2)
-
-
-def test_the_seed_is_printed_first_and_with_what_failed(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("""
-        def test_it(headrace_faults):
-            assert headrace_faults.seed == 42
-            assert False
-
-        def test_of_something_else():
-            assert False
-    """)
-
-    result = run(pytester, "--headrace-seed", "42")
-
-    result.assert_outcomes(failed=2)
-    reported = [line for line in result.outlines if "--headrace-seed=42" in line]
-    assert reported == [
-        "headrace: --headrace-seed=42 draws the same faults again",
-        "--headrace-seed=42 draws the same faults again",
-    ]
 
 
 def test_a_task_that_died_prints_its_own_error_once_and_none_of_our_frames(

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from headrace.client.worker.service import ServiceClock
-from headrace.testing.conditions import START
+from headrace.testing.clock import START
 
 
 class Monotonic:

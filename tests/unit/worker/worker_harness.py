@@ -12,8 +12,9 @@ import httpx2 as httpx
 from headrace import App, Client, NewTask, Observer, Worker
 from headrace.domain.errors import HeadraceError
 from headrace.domain.task import State
-from headrace.testing import ManualClock, MemoryService
-from headrace.testing.conditions import START
+from headrace.testing import ManualClock
+from headrace.testing.clock import START
+from tests.faults import FaultyService
 from tests.waiting import until
 
 SOON = 10.0  # seconds until a test gives up on what should happen at once
@@ -75,7 +76,7 @@ class WorkerHarness:
 
     def __init__(self) -> None:
         self.clock = RunningClock()
-        self.service = MemoryService(clock=self.clock, seed=7)
+        self.service = FaultyService(clock=self.clock, seed=7)
         self.client = self.service.client
         self.client.create_queue("mail")
         self.fault: Callable[[httpx.Request], BaseException | httpx.Response | None] = lambda _: (

@@ -201,9 +201,7 @@ class Schedules(ServicePart):
         with self.service.audit.action(
             "run_schedule", queue=queue, where={"schedule": name}
         ) as outcome:
-            result = self.service.tick_tasks.create(
-                target, schedule.new_task(by_hand=True), due_at=now
-            )
+            result = self.service.tasks.enqueue_at(target, schedule.new_task(by_hand=True), now)
             created = result.outcome is EnqueueOutcome.CREATED
             outcome.changed = int(created)
             if created:

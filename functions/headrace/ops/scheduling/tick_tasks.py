@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headrace.domain import limits, plan
-from headrace.domain.change import Change, Done, KeyLock, Refused
+from headrace.domain.change import Done, KeyLock
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
-from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
 from headrace.domain.task import Missed, State, Task
@@ -21,26 +20,15 @@ from headrace.domain.ticks import ticks
 from headrace.ops.scheduling.cron import read_cron
 from headrace.ops.shared.commits import commit
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.enqueue import (
-    EnqueueOutcome,
-    EnqueueResult,
-    existing,
-    key_holder,
-    with_id,
-)
+from headrace.ops.tasks.enqueue import EnqueueOutcome, OvertakenError, check_fence, with_id
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Store
-from headrace.store.call_scope import draw_task_id
 from headrace.store.records import schedules as schedule_records
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 _TOGETHER: Final = 24  # tasks of one transaction
 
 _log: Final = safe_logger(__name__)
-
-
-class OvertakenError(Exception):
-    """Somebody else has moved the key lock; look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +111,9 @@ class TickTasks(ServicePart):
                 self.service.derived_ids.secret.value(), schedule.queue, schedule.name, tick, number
             )
             then, fence = at.moved([tick], following, {tick: task_id} if number else None)
-            result = self.create(queue, replace(new, id=task_id), due_at=tick, fence=fence)
+            result = self.service.tasks.enqueue_at(
+                queue, replace(new, id=task_id), tick, fence=fence
+            )
             if result.outcome is EnqueueOutcome.DUPLICATE:
                 if not _over(schedule, tick, at.now):
                     return result.outcome, at
@@ -163,38 +153,6 @@ class TickTasks(ServicePart):
             at = then
         return at.text, at.progress
 
-    def create(
-        self, queue: Queue, new: TaskSpec, *, due_at: datetime, fence: KeyLock | None = None
-    ) -> EnqueueResult:
-        """Put in one task as enqueue does, only together with *fence* if there is one.
-
-        It is due at *due_at*, be that past.
-        Raises Unavailable when its dedupe key keeps changing hands.
-        """
-        holder: str | None = None
-        now = self.now()
-        for _ in range(_LOOKS):
-            change = self._birth(queue, new, due_at=due_at, now=now, replaces=holder)
-            if fence is not None:
-                change = change.together(fence, seen=None)
-            outcome = self.store.commit([change])[0]
-            if isinstance(outcome, Done):
-                return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
-            _stop_if_overtaken(change, outcome, fence)
-            if outcome.task is not None:
-                if new.id is None:  # an id of ours: this very request had put it in before
-                    return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
-                if outcome.task.has_id(now):
-                    return existing(outcome.task, outcome.task.queue)
-                self.store.commit([plan.delete(outcome.task, unless_changed=True)])
-            if outcome.task is not None or new.dedupe_key is None:
-                continue
-            holder, held = key_holder(self.store, queue.name, new.dedupe_key, now)
-            if held is not None:
-                return EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
-        message = "the dedupe key keeps changing hands; try again"
-        raise Unavailable(message)
-
     def _together(
         self,
         schedule: Schedule,
@@ -205,17 +163,15 @@ class TickTasks(ServicePart):
     ) -> bool:
         """Enqueue a chunk in one transaction; return whether no task of it existed."""
         new = schedule.new_task()
+        secret = self.service.derived_ids.secret.value()
         births = [
-            self._birth(
+            plan.enqueue(
+                new,
                 queue,
-                replace(
-                    new,
-                    id=tick_id(
-                        self.service.derived_ids.secret.value(), schedule.queue, schedule.name, tick
-                    ),
-                ),
+                task_id=tick_id(secret, schedule.queue, schedule.name, tick),
                 due_at=tick,
                 now=now,
+                token=new_request_token(),
             )
             for tick in chunk
         ]
@@ -223,27 +179,8 @@ class TickTasks(ServicePart):
         outcome = self.store.commit([whole])[0]
         if isinstance(outcome, Done):
             return True
-        _stop_if_overtaken(whole, outcome, fence)
+        check_fence(whole, outcome, fence)
         return False
-
-    def _birth(
-        self,
-        queue: Queue,
-        new: TaskSpec,
-        *,
-        due_at: datetime,
-        now: datetime,
-        replaces: str | None = None,
-    ) -> Change:
-        return plan.enqueue(
-            new,
-            queue,
-            task_id=new.id or draw_task_id(now),
-            due_at=due_at,
-            now=now,
-            token=new_request_token(),
-            replaces=replaces,
-        )
 
 
 def move(store: Store, lock: KeyLock) -> None:
@@ -262,8 +199,3 @@ def _untouched(task: Task, queue: str, name: str, tick: datetime) -> bool:
     """Return whether a task is still as its tick made it."""
     facts = (task.queue, task.schedule, task.state, task.due_at, task.attempts)
     return facts == (queue, name, State.ENQUEUED, tick, 0)
-
-
-def _stop_if_overtaken(change: Change, refused: Refused, fence: KeyLock | None) -> None:
-    if any(change.also[place] is fence for place in refused.blocked):
-        raise OvertakenError

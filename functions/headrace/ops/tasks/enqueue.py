@@ -8,7 +8,7 @@ from typing import Final
 
 from headrace.domain import access, plan
 from headrace.domain.access import Principal
-from headrace.domain.change import Change, Done, Outcome, Refused
+from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused
 from headrace.domain.errors import Forbidden, Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.operate import Undo, kept
@@ -29,6 +29,10 @@ from headrace.store.base import Store
 from headrace.store.call_scope import draw_task_id, not_shown, visible
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
+
+
+class OvertakenError(Exception):
+    """Another process has moved a key lock; look again."""
 
 
 class EnqueueOutcome(StrEnum):
@@ -139,6 +143,19 @@ class TaskOperations(ServicePart):
                 results.append(self._enqueue_keyed(entry, target, now))
                 self._note_unused(target, [entry], results[-1:])
         return results + self._enqueue_plain(plain, target, now)
+
+    def enqueue_at(
+        self, queue: Queue, new: TaskSpec, due_at: datetime, *, fence: KeyLock | None = None
+    ) -> EnqueueResult:
+        """Enqueue a task that the service makes, due at *due_at*, which may be in the past.
+
+        With a *fence*, both are written, or none.  Raises OvertakenError if the fence is not as
+        expected, and Unavailable if the dedupe key keeps changing hands.
+        """
+        now = self.now()
+        token = new_request_token() if new.id else None
+        entry = _Entry(new, new.id or draw_task_id(now), due_at, token)
+        return self._enqueue_keyed(entry, queue, now, fence)
 
     def _in_time(self, entry: _Entry, queue: Queue, since: datetime) -> _Entry:
         """Return *entry*, with a new turn if the one taken at *since* has expired."""
@@ -268,16 +285,22 @@ class TaskOperations(ServicePart):
             outcomes[place] = self.store.commit([changes[place]])[0]
         return outcomes
 
-    def _enqueue_keyed(self, entry: _Entry, queue: Queue, now: datetime) -> EnqueueResult:
+    def _enqueue_keyed(
+        self, entry: _Entry, queue: Queue, now: datetime, fence: KeyLock | None = None
+    ) -> EnqueueResult:
         """Put in one task with a dedupe key, unless a live task holds the key."""
         dead_holder: str | None = None
         for _ in range(_LOOKS):
             change = _planned(entry, queue, now, replaces=dead_holder)
+            if fence is not None:
+                change = change.together(fence, seen=None)
             outcome = self._insert([change], queue, now)[0]
             if isinstance(outcome, Done) or outcome.task is not None:
                 return _enqueued(change, outcome, queue)
-            key = entry.new.dedupe_key or ""
-            holder, held = key_holder(self.store, queue.name, key, now)
+            check_fence(change, outcome, fence)
+            if entry.new.dedupe_key is None:
+                continue
+            holder, held = key_holder(self.store, queue.name, entry.new.dedupe_key, now)
             dead_holder = holder if held is None else None
             result = held and self._duplicate(held, entry.new, queue, now)
             if result:
@@ -312,6 +335,12 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
         replaces=replaces,
         turn=entry.turn,
     )
+
+
+def check_fence(change: Change, refused: Refused, fence: KeyLock | None) -> None:
+    """Raise OvertakenError if *fence* is a reason why *change* was *refused*."""
+    if any(change.also[place] is fence for place in refused.blocked):
+        raise OvertakenError
 
 
 def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:

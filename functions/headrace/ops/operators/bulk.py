@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.domain.change import Change, Done, KeyLock, Outcome
+from headrace.domain.change import Change, Done, Outcome
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.operate import (
@@ -32,7 +32,7 @@ from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
-from headrace.ops.tasks.enqueue import key_holder
+from headrace.ops.tasks.enqueue import commit_with_key, key_holder
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -290,7 +290,6 @@ class BulkOperations(ServicePart):
         self, job: _Job, task_id: str, task: Task | None, meant: _Meant | None = None
     ) -> BulkOutcome:
         """Act on one task as it was read; read it again if it has changed."""
-        dead_holder: str | None = None
         for _ in range(_LOOKS):
             if task is None or task.queue != job.queue.name or task.hidden(self.now()):
                 return BulkOutcome(task_id, "NOT_FOUND")
@@ -298,21 +297,16 @@ class BulkOperations(ServicePart):
             if isinstance(change, Unfit):
                 return BulkOutcome(task_id, "SKIPPED", change.detail)
             if job.dry_run:
-                return self._foreseen(job, task, change)
-            if dead_holder is not None:
-                change = _taking_over(change, dead_holder)
+                return self._foreseen(job, task)
             if job.action is BulkAction.CANCEL:
                 note_dying(self.store, job.queue, [task])
-            outcome = commit(self.service, [change])[0]
+            outcome, holder = commit_with_key(self.service, change, job.queue.name)
             gone = job.action is BulkAction.DELETE and not task.same_as(outcome.task)
             if isinstance(outcome, Done) or gone:  # gone since it was read
                 return self._noted(job, task, gone=gone or _leaves(task, change, outcome))
-            if outcome.blocked:
-                dead_holder, held = self._holder(change, job.queue)
-                if held is not None:
-                    return BulkOutcome(task_id, "SKIPPED", _CONFLICT)
-            else:
-                task = outcome.task
+            if holder is not None:
+                return BulkOutcome(task_id, "SKIPPED", _CONFLICT)
+            task = task if outcome.blocked else outcome.task
         return BulkOutcome(task_id, "SKIPPED", "the task keeps changing; try again")
 
     def _noted(self, job: _Job, task: Task, *, gone: bool) -> BulkOutcome:
@@ -348,18 +342,13 @@ class BulkOperations(ServicePart):
         change = plan(turn=turn)
         return change if isinstance(change, Unfit) else replace(change, turn=turn)
 
-    def _foreseen(self, job: _Job, task: Task, change: Change) -> BulkOutcome:
+    def _foreseen(self, job: _Job, task: Task) -> BulkOutcome:
         """Return the outcome that a dry run predicts for *task*."""
         if job.action is BulkAction.RESTART and task.dedupe_key is not None:
-            _, held = self._holder(change, job.queue)
-            if held is not None:
+            key = task.dedupe_key
+            if key_holder(self.store, job.queue.name, key, self.now())[1] is not None:
                 return BulkOutcome(task.id, "SKIPPED", _CONFLICT)
         return BulkOutcome(task.id, _DONE[job.action])
-
-    def _holder(self, change: Change, queue: Queue) -> tuple[str | None, Task | None]:
-        """Return the id of the task with the dedupe key of *change*, and that task if it lives."""
-        lock = next(also for also in change.also if isinstance(also, KeyLock))
-        return key_holder(self.store, queue.name, lock.name, self.now())
 
 
 def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
@@ -377,14 +366,6 @@ def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
 
 def _as_seen(snapshot: TaskSnapshot, where: TaskFilter, task: Task, now: datetime) -> bool:
     return snapshot.shows(task) and _meant_by(where, task, now)
-
-
-def _taking_over(change: Change, dead_holder: str) -> Change:
-    locks = (
-        replace(also, expects=dead_holder) if isinstance(also, KeyLock) else also
-        for also in change.also
-    )
-    return replace(change, also=tuple(locks))
 
 
 def _count(result: BulkOutcome, job: _Job, outcome: ActionOutcome) -> None:

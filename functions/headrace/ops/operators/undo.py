@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.domain.change import Done, KeyLock
+from headrace.domain.change import Done
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.operate import BACK_ALREADY, Undo, Unfit, takes_place, undelete
 from headrace.domain.queue import Queue
@@ -19,7 +19,7 @@ from headrace.domain.task_groups import Turn
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
-from headrace.ops.tasks.enqueue import key_holder
+from headrace.ops.tasks.enqueue import commit_with_key
 from headrace.store.base import Position
 from headrace.store.call_scope import draw_undo_id, not_shown, visible
 from headrace.store.records import undos as undo_records
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _PAGE: Final = 100
 _MOST: Final = 1_000  # tasks that one call restores
-_LOOKS: Final = 3  # at a task whose key changes hands
 _RESTORED: Final = "RESTORED"
 
 
@@ -150,23 +149,13 @@ class Undoing(ServicePart):
 
     def _brought(self, queue: Queue, task: Task, turn: Turn | None) -> BulkOutcome:
         change = undelete(task, queue, now=self.now(), turn=turn)
-        for _ in range(_LOOKS):
-            if isinstance(change, Unfit):
-                return BulkOutcome(task.id, "SKIPPED", change.detail)
-            outcome = self.store.commit([change])[0]
-            if isinstance(outcome, Done):
-                return BulkOutcome(task.id, _RESTORED)
-            if not outcome.blocked:
-                break
-            key = task.dedupe_key or ""
-            holder, held = key_holder(self.store, queue.name, key, self.now())
-            if held is not None:
-                return BulkOutcome(task.id, "SKIPPED", "dedupe_conflict")
-            also = tuple(
-                replace(one, expects=holder) if isinstance(one, KeyLock) else one
-                for one in change.also
-            )
-            change = replace(change, also=also)
+        if isinstance(change, Unfit):
+            return BulkOutcome(task.id, "SKIPPED", change.detail)
+        outcome, holder = commit_with_key(self.service, change, queue.name)
+        if isinstance(outcome, Done):
+            return BulkOutcome(task.id, _RESTORED)
+        if holder is not None:
+            return BulkOutcome(task.id, "SKIPPED", "dedupe_conflict")
         return BulkOutcome(task.id, "SKIPPED", "the id is in use, or the task is back already")
 
 

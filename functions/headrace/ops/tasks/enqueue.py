@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import access, plan
 from headrace.domain.access import Principal
@@ -27,6 +27,9 @@ from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_left, note_unused
 from headrace.store.base import Store
 from headrace.store.call_scope import draw_task_id, not_shown, visible
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
 
@@ -403,6 +406,25 @@ def key_holder(store: Store, queue: str, key: str, now: datetime) -> tuple[str |
     holder = store.key_lock(lock.kind, lock.name)
     held = store.read([holder]).get(holder) if holder else None
     return holder, held if held is not None and held.holds(queue, key, now) else None
+
+
+def commit_with_key(service: "Service", change: Change, queue: str) -> tuple[Outcome, Task | None]:
+    """Commit *change*, which may take a dedupe key of *queue*, also from a holder that is dead.
+
+    Return the outcome, and the task that keeps the key, if it was refused for that.
+    """
+    outcome = commit(service, [change])[0]
+    for _ in range(_LOOKS):
+        if isinstance(outcome, Done) or not outcome.blocked:
+            break
+        lock = next(also for also in change.also if isinstance(also, KeyLock))
+        holder, held = key_holder(service.store, queue, lock.name, service.now())
+        if held is not None:
+            return outcome, held
+        taking = replace(lock, expects=holder)
+        also = tuple(taking if one is lock else one for one in change.also)
+        outcome = commit(service, [replace(change, also=also)])[0]
+    return outcome, None
 
 
 def existing(there: Task, queue: str) -> EnqueueResult:

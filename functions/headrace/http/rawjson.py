@@ -10,19 +10,18 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from json.decoder import scanstring  # type: ignore[attr-defined]  # the C function
 from json.encoder import encode_basestring
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 
 from headrace.domain import limits
-from headrace.domain.batch import BatchEvent
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.limits import WEIGHTS, check_json
-from headrace.http.fields import refusal, too_large, wrong
+from headrace.http.fields import RequestBody, refusal, too_large, wrong
 from headrace.wire.base import JsonValue, without_halves
 
 MEMBERS: Final = 2 * WEIGHTS
@@ -75,12 +74,12 @@ def _bounded(members: list[tuple[str, Any]]) -> dict[str, Any]:
 _decode_value: Final = json.JSONDecoder(object_pairs_hook=_bounded).decode
 
 
-def decode(text: str) -> dict[str, Any]:
-    """Return the object in *text*, with payloads, results and progress as JsonText.
+def decode(text: str, model: type[RequestBody]) -> dict[str, Any]:
+    """Return the object in *text*; what *model* declares as JsonText keeps its text.
 
     Raises InvalidRequest unless the text is exactly one JSON object.
     """
-    return _object_of(text, lambda source, reading: _object(source, reading, _BODY))
+    return _object_of(text, lambda source, reading: _object(source, reading, _readers(model)))
 
 
 def object_text(text: str) -> JsonText:
@@ -184,18 +183,37 @@ def _object(source: _Source, reading: _BodyScan, readers: Mapping[str, _Reader])
     }
 
 
-def _objects(readers: Mapping[str, _Reader]) -> _Reader:
-    """Return a reader for an array of objects; other values are decoded."""
+@cache
+def _readers(model: type[RequestBody]) -> Mapping[str, _Reader]:
+    """Return the readers of the fields of *model* that keep their text, or whose parts do."""
+    found = {name: _reader(field.annotation) for name, field in model.model_fields.items()}
+    return {name: reader for name, reader in found.items() if reader is not None}
 
-    def read(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
-        if not _begins(value, _ARRAY):
-            return _value(value, reading)
-        return [
-            _object(entry, reading, readers) if _begins(entry, _OBJECT) else _value(entry, reading)
-            for entry in _entries_of(value)[: MEMBERS + 1]  # enough to be refused for their number
-        ]
 
-    return read
+def _reader(annotation: object) -> _Reader | None:
+    """Return the reader of a type, None for a type that is decoded as usual."""
+    if annotation is JsonText:
+        return _text
+    if isinstance(annotation, type) and issubclass(annotation, RequestBody):
+        readers = _readers(annotation)
+        return partial(_one_object, readers=readers) if readers else None
+    inner = next(filter(None, map(_reader, get_args(annotation))), None)
+    return inner if inner is None or get_origin(annotation) is not list else partial(_array, inner)
+
+
+def _one_object(
+    value: msgspec.Raw, reading: _BodyScan, readers: Mapping[str, _Reader]
+) -> JsonValue:
+    """Read an object; other values are decoded."""
+    return _object(value, reading, readers) if _begins(value, _OBJECT) else _value(value, reading)
+
+
+def _array(read: _Reader, value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
+    """Read an array, each entry with *read*; other values are decoded."""
+    if not _begins(value, _ARRAY):
+        return _value(value, reading)
+    entries = _entries_of(value)[: MEMBERS + 1]  # enough to be refused for their number
+    return [read(entry, reading) for entry in entries]
 
 
 _ARRAY, _OBJECT, _STRING = b'[{"'
@@ -264,34 +282,6 @@ def _refused(message: str) -> InvalidRequest:
 
 def _too_many_members() -> InvalidRequest:
     return _refused(f"an object in the body has more than {MEMBERS} members")
-
-
-def _events(value: msgspec.Raw, reading: _BodyScan) -> JsonValue:
-    """Read the callbacks of a batch: an object of objects."""
-    entry = partial(_one_object, readers={"payload": _text})
-    return _one_object(value, reading, dict.fromkeys(BatchEvent, entry))
-
-
-def _one_object(
-    value: msgspec.Raw, reading: _BodyScan, readers: Mapping[str, _Reader]
-) -> JsonValue:
-    """Read an object; other values are decoded."""
-    return _object(value, reading, readers) if _begins(value, _OBJECT) else _value(value, reading)
-
-
-_BODY: Final[Mapping[str, _Reader]] = {
-    "payload": _text,
-    "on": _events,
-    "tasks": _objects({"payload": _text}),
-    "reports": _objects(
-        {
-            "payload": _text,
-            "result": _text,
-            "progress": _text,
-            "spawn": _objects({"payload": _text, "spawn": _objects({"payload": _text})}),
-        }
-    ),
-}
 
 
 # ---------------------------------------------------------------------------- types of fields

@@ -185,7 +185,7 @@ class Route:
             elif one.place == "header":
                 value = request.header(one.alias)
             elif body:
-                value = rawjson.decode(body)
+                value = rawjson.decode(body, next(bodies_in(one.annotation)))
             arguments[one.name] = one.read(value, errors)
         if errors:
             raise invalid(errors)

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
+from headrace.http.enqueue import EnqueueBody
 from headrace.http.rawjson import (
     MEMBERS,
     JsonText,
@@ -37,7 +38,7 @@ def test_any_json_value_survives_byte_for_byte(
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     body = f'{{"tasks":{space}[{space}{{"payload"{space}:{space}{text}{space}}}{space}]{space}}}'
 
-    (task,) = decode(body)["tasks"]
+    (task,) = decode(body, EnqueueBody)["tasks"]
 
     assert task["payload"] == text
     assert isinstance(task["payload"], JsonText)
@@ -56,7 +57,9 @@ def test_any_json_value_survives_byte_for_byte(
     ],
 )
 def test_the_way_a_value_is_written_is_kept(text: str) -> None:
-    assert decode(f'{{"tasks":[{{"payload": {text} }}]}}')["tasks"][0]["payload"] == text
+    assert (
+        decode(f'{{"tasks":[{{"payload": {text} }}]}}', EnqueueBody)["tasks"][0]["payload"] == text
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_the_way_a_value_is_written_is_kept(text: str) -> None:
 )
 def test_what_is_not_one_strict_json_object_is_refused(body: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message) as refused:
-        decode(body)
+        decode(body, EnqueueBody)
     assert [error.field for error in refused.value.errors] == ["body"]
 
 
@@ -97,10 +100,10 @@ def _members(count: int) -> str:
     "frame", ["%s", '{"a":%s}', '{"tasks":[%s]}', '{"tasks":[{"tags":%s}]}'], ids=str
 )
 def test_objects_of_ours_are_bounded(frame: str) -> None:
-    decode(frame % _members(MEMBERS))
+    decode(frame % _members(MEMBERS), EnqueueBody)
 
     with pytest.raises(InvalidRequest, match=f"more than {MEMBERS} members"):
-        decode(frame % _members(MEMBERS + 1))
+        decode(frame % _members(MEMBERS + 1), EnqueueBody)
 
 
 @settings(max_examples=30)

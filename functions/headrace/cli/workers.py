@@ -19,6 +19,7 @@ from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.outbox import relaying
 from headrace.cli.output import answer, done, rows, span, when
 from headrace.cli.params import TIME
+from headrace.cli.processes import RECYCLE, Supervisor
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.wire.service import WorkerSeen
@@ -81,6 +82,14 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
     metavar="N",
     help="Tasks at a time; 10, or with --isolate one for each processor.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Start and supervise N worker processes; each has its own --concurrency.",
+)
+@click.option("--max-tasks", type=int, metavar="N", help="Replace a worker process after N tasks.")
+@click.option("--max-memory", type=float, metavar="MB", help="Replace one that takes more memory.")
 @click.option("--isolate", is_flag=True, help="Each task in a process, which can be killed.")
 @click.option("--prefetch", type=int, metavar="N", help="Tasks held beyond those that run.")
 @click.option("--burst", is_flag=True, help="End when the queues have nothing to give.")
@@ -126,6 +135,7 @@ def work_command(
     app: str,
     queues: tuple[str, ...],
     *,
+    processes: int | None,
     burst: bool,
     prometheus: tuple[str, int] | None,
     outbox: str | None,
@@ -145,6 +155,16 @@ def work_command(
     if given["prune"] and not given["sync"]:
         raise click.UsageError("--prune needs --sync")
     chosen = _queues(queues, strict=given["strict"])
+    if processes or given["max_tasks"] or given["max_memory"]:
+        supervisor = Supervisor(processes or 1)
+        number = supervisor.run()
+        if not number:
+            return supervisor.exit_code
+        if processes:
+            given["name"] = given["name"] and f"{given['name']}-{number}"
+        if number > 1:
+            prometheus = prometheus and (prometheus[0], prometheus[1] + number - 1)
+            outbox = None
     named = bool(session.url or session.key or session.key_file)
     # Tasks that enqueue others, and child processes, find the service where the worker does,
     # whatever folder they change to.
@@ -173,6 +193,8 @@ def work_command(
         garbage.leave_loaded()
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
+    if worker.recycled:
+        return RECYCLE
     return Exit.UNAVAILABLE if worker.unreported_tasks else Exit.DONE
 
 

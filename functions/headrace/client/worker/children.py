@@ -11,15 +11,19 @@ from contextlib import suppress
 from datetime import datetime
 from importlib.machinery import ModuleSpec
 from multiprocessing.context import SpawnProcess
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.client.sending import Report
 from headrace.client.worker import child, logs
 from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
 from headrace.client.worker.reports import failed, released
-from headrace.client.worker.run import RunContext, ThreadPool
+from headrace.client.worker.run import ThreadPool
+from headrace.client.worker.service import WorkerParts
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.safe_logging import safe_logger
+
+if TYPE_CHECKING:
+    from headrace.client.worker.held import HeldTasks
 
 _END_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.5
@@ -190,19 +194,18 @@ class ChildAttempt(RunningHandler):
 class Children:
     """Runs each handler in a child process; a process that dies is replaced."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, parts: WorkerParts, tasks: "HeldTasks") -> None:
         if sys.platform == "win32":
             message = "needs signals and process groups, which Windows does not have"
             raise InvalidRequest.of("isolate", message)
-        app, settings = context.app, context.settings
-        self._context, self._start_timeout = context, settings.child_start_timeout
+        app, settings = parts.app, parts.settings
+        self._parts, self._tasks = parts, tasks
+        self._start_timeout = settings.child_start_timeout
         self._app_path, self._folder = settings.app_path or path_of(app), app.folder
         self._failed_starts = 0  # in a row
         self._refused_since: float | None = None  # monotonic
         self._stopping = threading.Event()
-        self._pool = ThreadPool(
-            "headrace-child", settings.concurrency, self._tend, died=context.died
-        )
+        self._pool = ThreadPool("headrace-child", settings.concurrency, self._tend, died=parts.died)
         self.start = self._pool.start
 
     def stop(self) -> None:
@@ -262,7 +265,7 @@ class Children:
             self._failed_starts += 1
             if self._failed_starts >= _FAILED_STARTS:
                 message = f"{_FAILED_STARTS} child processes in a row could not begin; the last one"
-                self._context.fatal(HeadraceError(f"{message}: {how_it_ended}"))
+                self._parts.fail(HeadraceError(f"{message}: {how_it_ended}"))
                 return None
             self._stopping.wait(_PAUSE_SECONDS)
         return None
@@ -274,32 +277,32 @@ class Children:
             self._refused_since = now
         elif now - self._refused_since >= _NO_PROCESS_SECONDS:
             message = f"no child process could be started for {_NO_PROCESS_SECONDS:g} s: {error}"
-            self._context.fatal(HeadraceError(message))
+            self._parts.fail(HeadraceError(message))
 
     def _fail_waiting(self, held: InflightTask, message: str) -> None:
         """Fail the attempt of a task that has not begun."""
         if held.withdraw():
-            self._context.ended(held, failed(held.task, "ProcessNotStarted", message))
+            self._tasks.finish(held, failed(held.task, "ProcessNotStarted", message))
 
     def _release(self, held: InflightTask) -> None:
         """Release a task that there is no child for; it has not begun."""
         if held.withdraw():
-            self._context.ended(held, released(held.task, delay=_LATER_SECONDS))
+            self._tasks.finish(held, released(held.task, delay=_LATER_SECONDS))
 
     def _fail(self, held: InflightTask, error: Exception) -> None:
         """Let the task be over that a fault of the worker has met."""
         self._release(held)
         if not held.over:
             held.end()
-            self._context.finish(held, failed(held.task, type(error).__name__, str(error)))
+            self._tasks.finish(held, failed(held.task, type(error).__name__, str(error)))
 
     def _run(self, held: InflightTask, process: ChildProcess) -> bool:
         """Run one task; return whether the child is good for another."""
         attempt = ChildAttempt(process)
         if not held.begin(attempt):
-            self._context.not_begun(held)
+            self._tasks.release_expired(held)
             return True
-        self._context.observer.started(held.task, held.route)
+        self._parts.observers.started(held.task, held.route)
         process.say(("run", held.task, held.route.kind, held.seconds_left))
         how_it_died: str | None = None
         report: Report | None = None
@@ -319,7 +322,7 @@ class Children:
                 report = failed(held.task, "ProcessDied", f"the process that ran it {how_it_died}")
         elif attempt.killed is not None:
             process.reap()
-        self._context.finish(held, report)
+        self._tasks.finish(held, report)
         return how_it_died is None and attempt.killed is None
 
 

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.client.app.app import App
-from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
-from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.service import CallBackoff, WorkerParts, WorkerService
 from headrace.domain.errors import HeadraceError, NotFound, RateLimited, Unavailable
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import BATCH, DEQUEUE_QUEUES
@@ -190,17 +188,10 @@ class Fetcher:
     and the queue is asked again after a while.
     """
 
-    def __init__(
-        self,
-        service: WorkerService,
-        clock: ServiceClock,
-        settings: WorkerSettings,
-        app: App,
-        *,
-        chance: random.Random,
-    ) -> None:
-        self._service, self._clock, self._settings, self._app = service, clock, settings, app
-        self._order = QueueOrder(settings.queues, strict=settings.strict, chance=chance)
+    def __init__(self, parts: WorkerParts) -> None:
+        self._service, self._clock, self._app = parts.service, parts.clock, parts.app
+        self._settings, chance = parts.settings, parts.chance
+        self._order = QueueOrder(self._settings.queues, strict=self._settings.strict, chance=chance)
         self._pause = IdlePause(chance)
         self._backoff = CallBackoff(_AWAY_SECONDS, chance)
         self._away_since = self._next_at = 0.0

@@ -3,13 +3,12 @@
 import enum
 import math
 import threading
-from collections.abc import Callable
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from headrace.client.app.execution import TaskRoute
 from headrace.client.codec import Codec
-from headrace.client.sending import Report, carried
+from headrace.client.sending import carried
 from headrace.client.worker.service import Monotonic
 from headrace.domain.limits import PROGRESS_BYTES
 from headrace.wire.tasks import LeasedTask
@@ -262,51 +261,3 @@ class InflightTask:
             self.soft_at = math.inf
             return Interruption.SOFT_LIMIT
         return None
-
-
-Ended: TypeAlias = Callable[[InflightTask, Report | None], None]
-"""Takes a task whose handler has ended, with its report; None: its lease is lost."""
-
-
-class InflightTasks:
-    """All in-flight tasks; threads may share it."""
-
-    def __init__(self) -> None:
-        # By task and lease, because a task may be delivered again to the worker that lost it.
-        self._held: dict[tuple[str, str], InflightTask] = {}
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def add(self, held: InflightTask) -> None:
-        """Hold one more."""
-        with self._lock:
-            self._held[held.task.id, held.task.lease.id] = held
-
-    def remove(self, held: InflightTask) -> int | None:
-        """Hold one less, and return how many are left; None: it was not held any more."""
-        with self._lock:
-            removed = self._held.pop((held.task.id, held.task.lease.id), None)
-            return None if removed is None else len(self._held)
-
-    def all(self) -> list[InflightTask]:
-        """The tasks in flight now."""
-        with self._lock:
-            return list(self._held.values())
-
-    def past_limits(self, now: float) -> list[InflightTask]:
-        """Interrupt what is over its time limits at *now*; return those whose lease has ended.
-
-        A child process that goes on a while after a cancel is killed.
-        """
-        ended = []
-        for held in self.all():
-            why = held.overdue(now)
-            if why is Interruption.LEASE_LOST:
-                ended.append(held)
-            elif why is not None:
-                held.interrupt(why)
-            if held.killed_at <= now:
-                held.kill()
-        return ended

@@ -1,6 +1,5 @@
 """Heartbeats: of the tasks that a worker holds, and of the worker itself."""
 
-import random
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
@@ -11,9 +10,14 @@ from headrace.client.sending import Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import NOTHING, InflightTask
 from headrace.client.worker.reports import send_each, was_cancelled, without_progress
-from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
-from headrace.client.worker.settings import WorkerSettings
-from headrace.domain.errors import Forbidden, HeadraceError, NotFound, RateLimited, Unavailable
+from headrace.client.worker.service import CallBackoff, WorkerParts
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    NotFound,
+    RateLimited,
+    Unavailable,
+)
 from headrace.domain.limits import BATCH, WORKER_TASKS
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Reported
@@ -63,16 +67,12 @@ class Heartbeats:
     there is progress to send; over a service on one machine at the latest after 1.5 seconds.
     """
 
-    def __init__(
-        self,
-        service: WorkerService,
-        clock: ServiceClock,
-        *,
-        lease_seconds: float | None,
-        chance: random.Random,
-    ) -> None:
-        self._service, self._clock, self._lease_seconds = service, clock, lease_seconds
-        self._backoffs = defaultdict[str, CallBackoff](lambda: CallBackoff(_LONGEST_WAIT, chance))
+    def __init__(self, parts: WorkerParts) -> None:
+        self._service, self._clock = parts.service, parts.clock
+        self._lease_seconds = parts.settings.lease_seconds
+        self._backoffs = defaultdict[str, CallBackoff](
+            lambda: CallBackoff(_LONGEST_WAIT, parts.chance)
+        )
         self._next_at: dict[str, float] = {}  # by queue, after a failure
 
     def beat(self, inflight: Sequence[InflightTask]) -> Iterator[LostLease]:
@@ -148,15 +148,8 @@ class Heartbeats:
 class Registry:
     """Reports every 30 seconds what the worker does, and gives the commands of operators."""
 
-    def __init__(
-        self,
-        service: WorkerService,
-        clock: ServiceClock,
-        settings: WorkerSettings,
-        *,
-        started_at: datetime,
-    ) -> None:
-        self._service, self._clock, self._settings = service, clock, settings
+    def __init__(self, parts: WorkerParts, *, started_at: datetime) -> None:
+        self._service, self._clock, self._settings = parts.service, parts.clock, parts.settings
         self._started_at = started_at
         self._last_received: str | None = None
         self._listed = False

@@ -1,7 +1,6 @@
 """Reports of tasks: which report an attempt ends in, and sending them until they are answered."""
 
 import asyncio
-import random
 import re
 import threading
 from collections import deque
@@ -13,7 +12,7 @@ from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import InflightTask
-from headrace.client.worker.service import CallBackoff, ServiceClock, WorkerService
+from headrace.client.worker.service import CallBackoff, WorkerParts, WorkerService
 from headrace.domain.errors import (
     Forbidden,
     InvalidRequest,
@@ -253,10 +252,8 @@ class Reporter:
     Each queue waits by itself.
     """
 
-    def __init__(
-        self, service: WorkerService, clock: ServiceClock, *, chance: random.Random
-    ) -> None:
-        self._service, self._clock, self._chance = service, clock, chance
+    def __init__(self, parts: WorkerParts) -> None:
+        self._service, self._clock, self._chance = parts.service, parts.clock, parts.chance
         self._queues: dict[str, _QueueReports] = {}
         self._adding = threading.Lock()
         self.last_report_at = 0.0

@@ -8,22 +8,27 @@ import ctypes
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
-from headrace.client.app.outcomes import Cancelled, HardTimeLimit, SoftTimeLimit, Stopped
+from headrace.client.app.outcomes import (
+    Cancelled,
+    HardTimeLimit,
+    SoftTimeLimit,
+    Stopped,
+)
 from headrace.client.sending import Report
 from headrace.client.threads import Died, call_on_death
-from headrace.client.worker.inflight import Ended, InflightTask, Interruption, RunningHandler
-from headrace.client.worker.observing import Observer
-from headrace.client.worker.reports import released, report_of
-from headrace.client.worker.settings import WorkerSettings
+from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
+from headrace.client.worker.reports import report_of
+from headrace.client.worker.service import WorkerParts
 from headrace.domain.errors import LeaseLost
 from headrace.safe_logging import safe_logger
+
+if TYPE_CHECKING:
+    from headrace.client.worker.held import HeldTasks
 
 
 class LeaseOver(LeaseLost):
@@ -46,32 +51,6 @@ _IDLE_SECONDS: Final = 10.0
 
 _set_async_exc: Final = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _log = safe_logger("headrace.worker")
-
-
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """The app and the parts of the worker that running handlers need.
-
-    *ended* is called where a handler ran, with its report; *fatal* when none can run at all;
-    *died* in a thread that an error has ended.
-    """
-
-    app: App
-    settings: WorkerSettings
-    observer: Observer
-    ended: Ended
-    fatal: Callable[[Exception], None]
-    died: Died
-
-    def finish(self, held: InflightTask, report: Report | None) -> None:
-        """Pass on the report of a handler, unless the worker has given up on it."""
-        if not held.abandoned:
-            self.ended(held, report)
-
-    def not_begun(self, held: InflightTask) -> None:
-        """Release a task that did not begin because its lease has ended."""
-        if held.expired_unbegun:
-            self.ended(held, released(held.task))
 
 
 class ThreadPool:
@@ -159,13 +138,13 @@ class ThreadAttempt(RunningHandler):
 class Threads:
     """Runs each handler in a thread."""
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    def __init__(self, parts: WorkerParts, tasks: "HeldTasks") -> None:
+        self._parts, self._tasks = parts, tasks
         self._pool = ThreadPool(
             "headrace-task",
-            context.settings.concurrency,
+            parts.settings.concurrency,
             self._work,
-            died=context.died,
+            died=parts.died,
             idle_seconds=_IDLE_SECONDS,
         )
         self.start, self.stop = self._pool.start, self._pool.stop
@@ -181,13 +160,13 @@ class Threads:
 
     def _run(self, held: InflightTask) -> None:
         if not held.begin(ThreadAttempt()):
-            self._context.not_begun(held)
+            self._tasks.release_expired(held)
             return
         report: Report | None = None
         error: BaseException | None = None
         try:
-            self._context.observer.started(held.task, held.route)
-            report = self._context.app.execute(held.task, held)
+            self._parts.observers.started(held.task, held.route)
+            report = self._parts.app.execute(held.task, held)
         except BaseException as came:  # noqa: BLE001 (thrown while the report was being made)
             error = came
         for _ in THROWN:
@@ -202,7 +181,7 @@ class Threads:
 
     def _finish(self, held: InflightTask, report: Report | None) -> None:
         try:
-            self._context.finish(held, report)
+            self._tasks.finish(held, report)
         except Exception:  # noqa: BLE001 (a thread that runs tasks must outlive a fault beside them)
             _log.exception("A fault of the worker itself")
 
@@ -221,8 +200,8 @@ class CoroutineAttempt(RunningHandler):
 class Coroutines:
     """Runs handlers in one event loop, which starts with the first one."""
 
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
+    def __init__(self, parts: WorkerParts, tasks: "HeldTasks") -> None:
+        self._parts, self._tasks = parts, tasks
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: deque[InflightTask] = deque()
         self._running: set[asyncio.Task[None]] = set()
@@ -232,7 +211,7 @@ class Coroutines:
         """Run *held* as soon as there is room.  Called from one thread only."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            work = partial(call_on_death, self._context.died, partial(self._work, self._loop))
+            work = partial(call_on_death, self._parts.died, partial(self._work, self._loop))
             threading.Thread(target=work, name="headrace-asyncio", daemon=True).start()
         self._loop.call_soon_threadsafe(self._arrived, held)
 
@@ -260,7 +239,7 @@ class Coroutines:
         self._fill()
 
     def _fill(self) -> None:
-        while self._waiting and len(self._running) < self._context.settings.concurrency:
+        while self._waiting and len(self._running) < self._parts.settings.concurrency:
             held = self._waiting.popleft()
             task = asyncio.ensure_future(self._run(held))
             self._running.add(task)
@@ -274,35 +253,36 @@ class Coroutines:
         if not held.over:  # a handler has cancelled all tasks of the loop, this one before it began
             held.end()
             failure = error or asyncio.CancelledError("cancelled by code in this process")
-            self._context.ended(held, report_of(failure, held.task, stopping=held.stopping))
+            self._tasks.finish(held, report_of(failure, held.task, stopping=held.stopping))
         self._fill()
 
     async def _run(self, held: InflightTask) -> None:
-        context, task = self._context, asyncio.current_task()
+        task = asyncio.current_task()
         if task is None or self._loop is None:
             return
         if not held.begin(CoroutineAttempt(self._loop, task)):
-            context.not_begun(held)
+            self._tasks.release_expired(held)
             return
-        context.observer.started(held.task, held.route)
+        self._parts.observers.started(held.task, held.route)
         report: Report | None
         try:
-            report = await context.app.execute_async(held.task, held)
+            report = await self._parts.app.execute_async(held.task, held)
         except BaseException as error:  # noqa: BLE001 (cancelled while the report was being made)
             report = report_of(error, held.task, stopping=held.stopping)
         held.end()
-        context.finish(held, report)
+        self._tasks.finish(held, report)
 
 
 class Handlers:
     """Runs each task in its way: in a thread, in the event loop or in a child process."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, parts: WorkerParts, tasks: "HeldTasks") -> None:
         from headrace.client.worker.children import Children  # noqa: PLC0415 (few workers need it)
 
-        self._isolate = context.settings.isolate
-        self._threads, self._coroutines = Threads(context), Coroutines(context)
-        self._children = Children(context) if self._isolate or context.app.isolates else None
+        self._isolate = parts.settings.isolate
+        self._threads, self._coroutines = Threads(parts, tasks), Coroutines(parts, tasks)
+        isolates = self._isolate or parts.app.isolates
+        self._children = Children(parts, tasks) if isolates else None
 
     def start(self, held: InflightTask) -> None:
         """Run *held* as soon as there is room."""

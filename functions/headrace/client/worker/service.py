@@ -6,7 +6,7 @@ Each call is tried once, because each step of the worker has a backoff of its ow
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, TypeAlias, Unpack
 
@@ -24,6 +24,8 @@ from headrace.client.calls import ApiCall, queues, work
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.sending import Report
+from headrace.client.threads import Died
+from headrace.client.worker.observing import Observers
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, NotFound, VersionMismatch
 from headrace.safe_logging import safe_logger
@@ -150,6 +152,24 @@ class ServiceClock:
         if self._known is None:
             raise RuntimeError("the service's time is not known yet")
         return instant.timestamp() - self._known[2]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What all parts of a worker share.
+
+    ``fail`` is called with an error that ends the worker, ``died`` in a thread that an error has
+    ended.
+    """
+
+    app: App
+    settings: WorkerSettings
+    service: WorkerService
+    clock: ServiceClock
+    observers: Observers
+    chance: random.Random
+    fail: Callable[[Exception], None]
+    died: Died
 
 
 class CallBackoff:

@@ -1,41 +1,41 @@
-"""The worker, from top to bottom: fetch tasks, start them, keep their leases, report, stop.
+"""The worker: fetch tasks, run them, keep their leases, report, stop.
 
-Each step is a method here, in the order in which a task meets them.  Fetching, reporting and
-heartbeats have a thread each, so that none waits for another's answer; the thread of `Worker.run`
-keeps the time limits and obeys commands.
+Fetching, reporting and heartbeats have a thread each, so that none waits for another's answer; the
+thread of `Worker.run` keeps the time limits and obeys commands.  `HeldTasks` runs the tasks.
 """
 
-import logging
+import os
 import queue
 import random
+import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from datetime import datetime
+from pathlib import Path
 from typing import Final, Unpack
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
 from headrace.client.embedding import TimersBeside, TimersElsewhere, timers_of
-from headrace.client.sending import Report
 from headrace.client.settings import utc_now
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
 from headrace.client.worker import logs
-from headrace.client.worker.fetch import Fetched, Fetcher, Prefetch
-from headrace.client.worker.inflight import InflightTask, InflightTasks, Interruption
+from headrace.client.worker.fetch import Fetched, Fetcher
+from headrace.client.worker.held import HeldTasks
 from headrace.client.worker.leases import CHECK_SECONDS, Heartbeats, Registry
-from headrace.client.worker.logs import LogFormat, about
+from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer, Observers
-from headrace.client.worker.reports import Reporter, next_step, released, settled_as
-from headrace.client.worker.run import Handlers, RunContext
-from headrace.client.worker.service import Monotonic, ServiceClock, WorkerService, seconds_awake
+from headrace.client.worker.service import (
+    Monotonic,
+    ServiceClock,
+    WorkerParts,
+    WorkerService,
+    seconds_awake,
+)
 from headrace.client.worker.settings import WorkerOptions, WorkerSettings
 from headrace.domain.errors import HeadraceError, Unavailable
-from headrace.domain.limits import BATCH
 from headrace.safe_logging import safe_logger
-from headrace.wire.tasks import LeasedTask, Reported
 
 _UNREPORTED: Final = 250
 """Reports that may wait for the service before no more tasks are fetched."""
@@ -43,14 +43,11 @@ _UNREPORTED: Final = 250
 _TICK_SECONDS: Final = 0.1
 """How late a time limit or a report may be."""
 
-_STALL_SECONDS: Final = 0.5
-"""How long a process must do nothing to have stood still."""
-
-_UNWIND_SECONDS: Final = 1.0
-"""How long an interrupted handler may take to end, before its task is released without it."""
-
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
+
+_LAST_BEAT_SECONDS: Final = 1.0
+"""How long a worker that ends waits for a heartbeat under way."""
 
 _BURST_SECONDS: Final = 30.0
 """How long a burst waits for a service that is away."""
@@ -90,7 +87,6 @@ class Worker:
     ) -> None:
         app.import_tasks()
         self.settings = settings = WorkerSettings.of(app.queues, **options)
-        chance = chance or random.SystemRandom()
         self._where = ""
         self._timers: TimersBeside = TimersElsewhere()
         if service is None:
@@ -98,32 +94,37 @@ class Worker:
             self._where = f" at {client.settings.url}"
             self._timers = timers_of(client.settings.address)
             service = WorkerService(client)
-        self._app, self._codec, self._log_format = app, service.codec, log_format
-        self._clock = clock = ServiceClock(monotonic)
+        self._app, self._log_format = app, log_format
+        self._clock = ServiceClock(monotonic)
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._failure: Exception | None = None
-        self._burst = self._quiet = self._closed = False
+        self._burst = self._quiet = False
         self._caught_up_at = -1.0  # monotonic
-        self._fetch_at = -1  # how few tasks are left when there is room for more
-        self._awake_at = monotonic()
         self.unreported_tasks = 0
         """After `run`: the number of tasks whose result was not reported."""
 
+        self.recycled = False
+        """After `run`: whether it ended because of ``max_tasks`` or ``max_memory``."""
+
         self._observers = Observers(observers)
-        self._prefetch = Prefetch(settings.concurrency, settings.prefetch)
-        self._fetcher = Fetcher(service, clock, settings, app, chance=chance)
-        self.inflight = InflightTasks()
-        self._handlers = Handlers(
-            RunContext(app, settings, self._observers, self._ended, self._fail, self._thread_died)
-        )
-        lease_seconds = settings.lease_seconds
-        self._heartbeats = Heartbeats(service, clock, lease_seconds=lease_seconds, chance=chance)
-        self._registry = Registry(service, clock, settings, started_at=now())
-        self._reporter = Reporter(service, clock, chance=chance)
         self._fetching = self._thread("fetching", self._fetch)
         self._reporting = self._thread("reports", self._report)
         self._beating = self._thread("heartbeats", self._beat)
         self.threads = (self._beating, self._reporting, self._fetching)
+        parts = WorkerParts(
+            app,
+            settings,
+            service,
+            self._clock,
+            self._observers,
+            chance or random.SystemRandom(),
+            self._fail,
+            self._thread_died,
+        )
+        self._held = HeldTasks(parts, fetching=self._fetching, reporting=self._reporting)
+        self._reporter, self._fetcher = self._held.reporter, Fetcher(parts)
+        self._heartbeats = Heartbeats(parts)
+        self._registry = Registry(parts, started_at=now())
 
     # ------------------------------------------------------------------------- for those outside
 
@@ -153,7 +154,7 @@ class Worker:
             finally:
                 for thread in self.threads:
                     thread.stop()
-                self._handlers.stop()
+                self._held.handlers.stop()
                 self._app.call_end_hooks("worker_stop")
         if self._failure is not None:
             raise self._failure
@@ -177,7 +178,7 @@ class Worker:
             return UNTIL_WOKEN
         if self._has_overdue_calls():
             return _TICK_SECONDS
-        fetched = self._fetcher.fetch(self._room(), may_wait=not self._burst)
+        fetched = self._fetcher.fetch(self._held.room(), may_wait=not self._burst)
         if fetched is None:
             return UNTIL_WOKEN
         if fetched.prepared:
@@ -191,7 +192,7 @@ class Worker:
         for name, count in Counter(task.queue for task in fetched.tasks).items():
             self._observers.taken(name, count)
         for task in fetched.tasks:
-            self._start(task)
+            self._held.start(task)
         if fetched.fatal is not None:
             self._quiet = True
             self._fail(fetched.fatal)
@@ -207,20 +208,12 @@ class Worker:
         """
         now = self._clock.monotonic()
         return self._reporter.is_behind(now, most=_UNREPORTED) or any(
-            held.awaits_late_heartbeat(now) for held in self.inflight.all()
+            held.awaits_late_heartbeat(now) for held in self._held.all()
         )
-
-    def _room(self) -> int:
-        """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
-        concurrency = self.settings.concurrency
-        most = concurrency + self._prefetch.size
-        self._fetch_at = max(concurrency - 1, most - BATCH)  # before the look, to miss no change
-        held = len(self.inflight)
-        return 0 if held > self._fetch_at else most - held
 
     def _end_burst(self, fetched: Fetched) -> None:
         """Stop a burst when the queues are empty, or the service is away, and nothing is held."""
-        if self.inflight or self._reporter:
+        if not self._held.is_idle:
             return
         if isinstance(fetched.away, Unavailable) and fetched.away_seconds >= _BURST_SECONDS:
             self._fail(fetched.away)
@@ -242,150 +235,24 @@ class Worker:
         self._caught_up_at = self._clock.monotonic()
         return counted
 
-    # --------------------------------------------------------------------------------- 2. start
-
-    def _start(self, task: LeasedTask) -> None:
-        """Hold *task* and run it as soon as there is room."""
-        held = InflightTask(
-            task,
-            self._app.route(task),
-            lease_ends=self._clock.monotonic_at(task.lease.expires_at),
-            codec=self._codec,
-            monotonic=self._clock.monotonic,
-        )
-        self.inflight.add(held)
-        if self._closed:
-            self._release_waiting(held)
-        else:
-            self._handlers.start(held)
-
-    # ------------------------------------------------------------ 3. keep leases and time limits
+    # ------------------------------------------------------------------- 2. heartbeats and reports
 
     def _beat(self) -> float:
         """Send the heartbeats that are due, of tasks and of the worker itself."""
-        inflight = self.inflight.all()
+        inflight = self._held.all()
         for held, why, cancelled in self._heartbeats.beat(inflight):
             if cancelled:
-                self._cancelled(held)
+                self._held.cancelled(held)
             else:
-                self._lost(held, why)
+                self._held.lost(held, why)
         command = self._registry.beat(inflight)
         if command is not None:
             self._commands.put(command)
         return CHECK_SECONDS
 
-    def _keep_limits(self) -> None:
-        """Interrupt handlers whose time is up."""
-        now = self._clock.monotonic()
-        self._look_for_stall(now)
-        for held in self.inflight.past_limits(now):
-            self._lost(held, "it ended without word from the service", release=True)
-
-    def _look_for_stall(self, now: float) -> None:
-        """Have leases that ended while this process stood still renewed late."""
-        seconds, self._awake_at = now - self._awake_at, now
-        if seconds < _STALL_SECONDS:
-            return
-        stalled = [held for held in self.inflight.all() if held.stood_still(seconds, now)]
-        if not stalled:
-            return
-        _log.warning(
-            "This process stood still for %.1f s, and the leases of %d tasks ended meanwhile. They"
-            " are renewed late, if the service has not taken the tasks back. A handler that does"
-            " not let other threads run is a common cause; so are a suspended machine and a lack"
-            " of CPU or memory",
-            seconds,
-            len(stalled),
-        )
-        for held in stalled:
-            self._release_waiting(held)
-        self._beating.wake()
-
-    def _lost(self, held: InflightTask, why: str, *, release: bool = False) -> None:
-        """Interrupt the handler of a task whose lease is lost.
-
-        With *release*, a task that has not begun is reported as released: a late report counts
-        as long as the service has not taken the task back.
-        """
-        if held.stalled_seconds:
-            why = f"{why}; this process stood still for {held.stalled_seconds:.1f} s"
-        if held.withdraw():
-            self._let_go(held, released(held.task) if release else None)
-        held.interrupt(Interruption.LEASE_LOST)
-        _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
-        self._observers.lost(held.task, why)
-
-    def _cancelled(self, held: InflightTask) -> None:
-        if held.withdraw():
-            self._let_go(held)
-        if held.cancel():
-            _log.info("A task was cancelled", extra=about(held.task))
-            self._observers.cancelled(held.task)
-
-    # -------------------------------------------------------------------------------- 4. report
-
-    def _ended(self, held: InflightTask, report: Report | None) -> None:
-        """Let go of a task whose handler has ended; called where that ran."""
-        held.note_end()
-        if report is None and held.lost and not held.lease_lost:  # its handler has seen it first
-            held.lease_lost = True
-            self._observers.lost(held.task, "it ended without word from the service")
-        if held.begun:
-            self._prefetch.ran(held.seconds)
-        self._let_go(held, report)
-        if held.begun:
-            lost = "CANCELLED" if held.cancelled else "LOST"
-            outcome = lost if report is None or held.cancelled else report.status
-            self._observers.ended(held.task, held.route, outcome, held.seconds)
-
-    def _let_go(self, held: InflightTask, report: Report | None = None) -> None:
-        """Hold *held* no longer, but first keep its report, so that one of them is seen.
-
-        Nothing is reported of a cancelled task, however its handler has ended.
-        """
-        if held.cancelled:
-            report = None
-        to_send = report is not None and self._reporter.add(held, report)
-        left = self.inflight.remove(held)
-        if left is not None and left <= self._fetch_at:
-            self._fetching.wake()
-        if to_send or (report is not None and left == 0):
-            self._reporting.wake()
-
     def _report(self) -> float:
-        """Send a batch of reports if it is time for one, and note the answers."""
-        with closing(self._reporter.send(idle=not self.inflight)) as answers:
-            for answer in answers:
-                if answer.result is not None:
-                    self._settled(answer.held, answer.report, answer.result)
-                elif answer.cancelled:
-                    self._cancelled(answer.held)
-                else:
-                    self._dropped(answer.held, answer.report, answer.dropped)
-        return self._reporter.rest(idle=not self.inflight)
-
-    def _dropped(self, held: InflightTask, report: Report, why: str) -> None:
-        if report.status == "RELEASED" and held.lease_lost:  # known to be lost before
-            _log.info("A task could not be released: %s", why, extra=about(held.task))
-            return
-        _log.warning("Task result discarded: %s", why, extra=about(held.task))
-        held.lease_lost = True
-        self._observers.lost(held.task, why)
-
-    def _settled(self, held: InflightTask, report: Report, result: Reported) -> None:
-        """Count and log how an attempt ended, once the service has taken the report.
-
-        One thread does it for all: handlers that wait for the log would pay more for a line than
-        for the rest of a task.
-        """
-        if held.begun:
-            self._observers.settled(held.task, held.route, settled_as(report, result))
-        if not _log.isEnabledFor(logging.INFO):
-            return
-        name, outcome, seconds = held.route.title, report.status, held.seconds
-        extra = about(held.task, task_name=name, outcome=outcome, seconds=round(seconds, 6))
-        ending = next_step(report, result, held.task)
-        _log.info("%s %s in %.3f s%s", name, outcome.lower(), seconds, ending, extra=extra)
+        """Send a batch of reports if it is time for one; return the seconds until the next."""
+        return self._held.report()
 
     # ---------------------------------------------------------------------------------- 5. stop
 
@@ -413,33 +280,50 @@ class Worker:
         except queue.Empty:
             return None
         finally:
-            self._keep_limits()
+            if self._held.keep_limits():
+                self._beating.wake()
 
     def _obey(self) -> None:
-        """Keep the time limits, in the thread of `run`, until a command to stop."""
+        """Keep the time limits, in the thread of `run`, until it is time to stop."""
         while (command := self._next_command()) in {None, "quiet"}:
             if command == "quiet":
                 self._quiet = True
                 _log.info("Asked to be quiet: taking no more tasks")
+            if self._is_used_up() and self._held.is_idle:
+                return
+
+    def _is_used_up(self) -> bool:
+        """Return whether ``max_tasks`` or ``max_memory`` is reached; take no more tasks then."""
+        most_tasks, most_memory = self.settings.max_tasks, self.settings.max_memory
+        if self.recycled or (most_tasks is None and most_memory is None):
+            return self.recycled
+        why = ""
+        if most_tasks is not None and self._held.ended_tasks >= most_tasks:
+            why = f"{self._held.ended_tasks} tasks are done"
+        elif most_memory is not None and (memory := memory_megabytes()) > most_memory:
+            why = f"the process takes {memory:.0f} MB"
+        if why:
+            self.recycled = self._quiet = True
+            _log.info("Ending for a new process: %s", why)
+        return self.recycled
 
     def _shut_down(self) -> None:
         """Give back what waits, let handlers end until the deadline, and send the last reports."""
         monotonic = self._clock.monotonic
         ends_at = monotonic() + self.settings.shutdown_timeout
-        running = sum(held.running for held in self.inflight.all())
+        running = sum(held.running for held in self._held.all())
         wait = _shutdown_wait(running, len(self._reporter), self.settings.shutdown_timeout)
         _log.info("Stopping%s", wait)
-        self._quiet = self._closed = True
+        self._quiet = True
         self._fetching.stop()
-        gives_back = bool(self.inflight)
-        for held in self.inflight.all():
-            self._release_waiting(held)
+        gives_back = bool(self._held)
+        self._held.release_all_waiting()
         reports_seconds = _LAST_REPORTS_SECONDS
-        if not self._wait_until(lambda: not self.inflight and self._fetching.join(0), ends_at):
+        if not self._wait_until(lambda: not self._held and self._fetching.join(0), ends_at):
             ends_at = 0.0
             if not gives_back:  # else the reports of what is given back have their time
                 reports_seconds = 0.0
-        self._interrupt_all()
+        self._held.interrupt_all()
         self._reporter.hurry()
         self._reporting.wake()
         reports_end_at = max(ends_at, monotonic() + reports_seconds)
@@ -452,7 +336,9 @@ class Worker:
                 self.unreported_tasks,
             )
         self._beating.stop()
-        if self._beating.join(_UNWIND_SECONDS):  # else a heartbeat under way would come after this
+        if self._beating.join(
+            _LAST_BEAT_SECONDS
+        ):  # else a heartbeat under way would come after this
             self._registry.sign_off()
         _log.info("Stopped")
 
@@ -463,27 +349,6 @@ class Worker:
                 _log.warning("Told to stop at once")
                 return False
         return True
-
-    def _interrupt_all(self) -> None:
-        """Interrupt what still runs; what does not end is released, unless its lease is lost."""
-        until = self._clock.monotonic() + _UNWIND_SECONDS
-        for held in self.inflight.all():
-            held.interrupt(Interruption.STOPPED)
-        while self.inflight and self._clock.monotonic() < until:
-            time.sleep(0.01)
-        for held in self.inflight.all():
-            lost = held.lease_lost
-            if held.abandon():
-                fate = "lost its lease before" if lost else "is released all the same"
-                fate = "was cancelled" if held.cancelled else fate
-                _log.warning("It does not end, and %s", fate, extra=about(held.task))
-                self._let_go(held, None if lost else released(held.task))
-            else:
-                self._release_waiting(held)
-
-    def _release_waiting(self, held: InflightTask) -> None:
-        if held.withdraw():
-            self._let_go(held, released(held.task))
 
 
 def _shutdown_wait(running: int, unreported: int, seconds: float) -> str:
@@ -496,3 +361,15 @@ def _shutdown_wait(running: int, unreported: int, seconds: float) -> str:
         return f": {reports} {seconds:g} s to reach the service; Ctrl-C again ends it now"
     tasks, them = ("1 task has", "it") if running == 1 else (f"{running} tasks have", "them")
     return f": {tasks} {seconds:g} s to end; Ctrl-C again gives {them} back now"
+
+
+def memory_megabytes() -> float:
+    """Return how much memory this process takes; where that is unknown, the most it ever took."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except OSError:  # not Linux
+        import resource  # noqa: PLC0415 (not on Windows)
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6

@@ -1,0 +1,135 @@
+"""`headrace work --processes`: worker processes that are supervised, replaced and stopped."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.client.client import Client
+from infra import PROJECT_ROOT
+from tests.waiting import until
+
+pytestmark = pytest.mark.slow  # each starts several processes
+
+SOON = 60.0
+APP = """
+import os
+from headrace import App
+
+app = App()
+kept = []
+
+@app.handler(queue="mail")
+def work(payload):
+    if payload == "die":
+        os.kill(os.getpid(), 9)
+    if payload == "grow":
+        kept.append(bytearray(300_000_000))
+    return [os.getpid(), os.getppid()]
+"""
+
+
+class Shop:
+    """A program with an app over a file, and the command that works on it."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "shop.py").write_text(APP)
+        self.client = Client(f"file:{folder}/queue.db")
+        self.client.create_queue("mail", keepalive_timeout_in_seconds=1)
+        self.folder = folder
+        self.running: list[subprocess.Popen[str]] = []
+
+    def work(self, *options: str, app: str = "shop") -> subprocess.Popen[str]:
+        url = f"file:{self.folder}/queue.db"
+        command = [sys.executable, "-m", "headrace", "--url", url, "work", app, *options]
+        path = {"PYTHONPATH": str(PROJECT_ROOT / "functions")}
+        started = subprocess.Popen(
+            command, cwd=self.folder, env={**os.environ, **path}, stderr=subprocess.PIPE, text=True
+        )
+        self.running.append(started)
+        return started
+
+    def run(self, payload: Any = None) -> list[int]:
+        """Run a task; return the processes of the worker and of its parent."""
+        task = str(self.client.enqueue("mail", payload).id)
+        found: list[int] = until(lambda: self.client.get_task(task).result, SOON)
+        return found
+
+    def close(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path)
+    yield shop
+    shop.close()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def listed(shop: Shop) -> set[str]:
+    return {worker.name for worker in shop.client.list_workers()}
+
+
+def test_a_worker_process_that_dies_is_replaced_and_a_signal_stops_all(shop: Shop) -> None:
+    supervisor = shop.work("--processes", "2", "--name", "web")
+    until(lambda: listed(shop) == {"web-1", "web-2"}, SOON)
+    pids = until(lambda: pids if len(pids := {shop.run()[0] for _ in range(5)}) > 1 else None, SOON)
+    shop.client.enqueue("mail", "die", retry_strategy={"max_retries": 0})
+    until(lambda: shop.run()[0] not in pids, SOON)
+
+    supervisor.send_signal(signal.SIGTERM)
+    _, log = supervisor.communicate(timeout=SOON)
+
+    assert supervisor.returncode == 0
+    assert "was killed by SIGKILL" in log
+
+
+@pytest.mark.parametrize(("option", "value"), [("--max-tasks", "2"), ("--max-memory", "250")])
+def test_a_worker_process_is_replaced_after_its_tasks_or_its_memory(
+    shop: Shop, option: str, value: str
+) -> None:
+    supervisor = shop.work(option, value)
+    (first, parent), *_ = shop.run(), shop.run("grow")
+    assert parent == supervisor.pid
+
+    assert until(lambda: shop.run()[0] != first, SOON)
+    supervisor.send_signal(signal.SIGINT)
+
+    assert supervisor.wait(SOON) == 0
+
+
+def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_the_code_of_its_workers(
+    shop: Shop,
+) -> None:
+    supervisor = shop.work("--processes", "2", app="no_such_module")
+
+    _, log = supervisor.communicate(timeout=SOON)
+
+    assert supervisor.returncode == 2
+    assert "there is no module no_such_module" in log
+    assert "No worker process can work here" in log
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends children with their parent")
+def test_workers_stop_when_their_supervisor_is_killed(shop: Shop) -> None:
+    supervisor = shop.work("--processes", "1")
+    pid, _ = shop.run()
+
+    supervisor.kill()
+
+    until(lambda: not is_alive(pid), SOON)

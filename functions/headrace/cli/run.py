@@ -28,7 +28,7 @@ SAY_OPTIONS: Final = "--say-options"
 
 _NEEDED: Final = (
     *("anyio", "aws_lambda_powertools", "chalice", "cronsim", "filelock", "itsdangerous", "jinja2"),
-    *("pydantic", "uvicorn"),
+    *("prometheus_client", "uvicorn"),
 )
 
 

@@ -26,6 +26,7 @@ from headrace.wire.service import WorkerSeen
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
+    from headrace.client.client import Client
     from headrace.client.worker.observing import Observer
 
 
@@ -191,6 +192,8 @@ def work_command(
                 session.connect()  # says how to name them
             raise
         garbage.leave_loaded()
+        if prometheus is not None:
+            _register_queues(client or found.client, list(worker.settings.queues))
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
     if worker.recycled:
@@ -220,6 +223,18 @@ def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _register_queues(client: "Client", queues: Sequence[str]) -> None:
+    """Add the state of *queues* to the metrics of this process."""
+    from prometheus_client import REGISTRY  # noqa: PLC0415 (an extra)
+
+    from headrace.client.worker.telemetry.queues import (  # noqa: PLC0415 (likewise)
+        QueueMetrics,
+        queues_of,
+    )
+
+    REGISTRY.register(QueueMetrics(lambda: queues_of(client, queues)))
 
 
 def load_app(name: str) -> "tuple[str, App]":

@@ -26,7 +26,7 @@ from headrace.domain.limits import KIB
 from headrace.domain.offload import PATH
 from headrace.http.events import GatewayAnswer, header_value, proxy_event, read_answer
 from headrace.http.request import Reply, Request, bearer, query_of
-from headrace.local import asgi
+from headrace.local import asgi, metrics
 from headrace.local.asgi import Receive, Send
 from headrace.local.proxies import NO_PROXIES, TrustedProxies
 from headrace.local.requests import LocalRequest, RequestRefused, check_head, refusal
@@ -228,6 +228,8 @@ class LocalApp:
         elif path == "/" and request.method in ("GET", "HEAD"):
             headers = [("Location", f"{request.base}{CONSOLE}/"), *ALWAYS.items()]
             return GatewayAnswer(HTTPStatus.SEE_OTHER, headers, b"")
+        elif path == metrics.PATH:
+            return await to_thread.run_sync(metrics.metrics, request, limiter=self._threads)
         else:
             return refusal(HTTPStatus.NOT_FOUND, f"There is nothing at {path}.")
         limiter, waits_for = self._limiter(request)

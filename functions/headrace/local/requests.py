@@ -22,6 +22,7 @@ _HOST: Final = re.compile(
 )
 _CODES: Final = {
     HTTPStatus.UNAUTHORIZED: "unauthenticated",
+    HTTPStatus.FORBIDDEN: "forbidden",
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "payload_too_large",
     HTTPStatus.INTERNAL_SERVER_ERROR: "internal_error",

@@ -379,9 +379,14 @@ class Store(Protocol):
         """Remove up to *limit* entries with terms that begin with *field*; return if more exist."""
 
 
-def every_record(store: Store, kind: str, *, prefix: str = "", page: int) -> Iterator[Record]:
-    """Yield by name the records of a kind that start with *prefix*, read *page* at a time."""
-    after, more = "", True
+def every_record(
+    store: Store, kind: str, *, prefix: str = "", after: str = "", page: int
+) -> Iterator[Record]:
+    """Yield by name the records of a kind that start with *prefix*, read *page* at a time.
+
+    They come *after* that name.
+    """
+    more = True
     while more:
         records, more = store.records(kind, prefix=prefix, after=after, limit=page)
         for record in records:

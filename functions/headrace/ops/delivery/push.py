@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.errors import HeadraceError, LeaseLost, NotFound, Unavailable
-from headrace.domain.ids import group_of
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action
 from headrace.domain.push import Target
@@ -34,14 +33,12 @@ from headrace.ops.shared.push_status import SEATS, PushCounts, seat_name
 from headrace.ops.shared.seats import LASTS, RENEWED_EVERY, Seat, has_ended
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
-from headrace.store.base import Position
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
 
 
 _TOGETHER: Final = 25  # tasks of one dequeue
-_ENTRIES: Final = 250  # of the index, looked at together
 _NOTED_EVERY: Final = 1.0  # seconds, when something changes that people should see
 _STATUS: Final = {
     Action.SUCCEED: ReportStatus.SUCCEEDED,
@@ -248,27 +245,17 @@ class PushRun:
         The answer to a dequeue may be lost, and no other process would release them while the group
         lasts.  Raises Unavailable.
         """
-        queue, store, granted = self._settings(), self.dispatch.store, self.group.granted_until
+        queue, leases = self._settings(), self.dispatch.service.leases
         known = {*self.inflight, *(report.task_id for report in self._unsaid)}
         for place in [] if queue is None else queue.places(State.INFLIGHT):
-            after: Position | None = None
-            while True:
-                page = store.entries(
-                    place, since=granted, until=granted, after=after, limit=_ENTRIES
-                )
-                unknown = [one.task_id for one in page.entries if one.task_id not in known]
-                tasks = store.read(unknown, payload=False).values() if unknown else ()
-                back = [
-                    TaskReport(task.id, task.lease_id or "", ReportStatus.RELEASED)
-                    for task in tasks
-                    if (task.queue, task.state) == (self.queue, State.INFLIGHT)
-                    and group_of(task.lease_id) == self.group.id
-                ]
-                if back:
-                    self.dispatch.service.reports.report(self.queue, back)
-                after = page.last
-                if after is None:
-                    break
+            unknown = leases.held(
+                self.group_id, self.queue, place.shard, payload=False, without=known
+            )
+            back = [
+                TaskReport(task.id, task.lease_id or "", ReportStatus.RELEASED) for task in unknown
+            ]
+            if back:
+                self.dispatch.service.reports.report(self.queue, back)
         self._unsure = False
 
     def _report(self, task: Task, answer: TargetAnswer) -> TaskReport:

@@ -96,7 +96,6 @@ class Reaper(Reaping):
 
 
 _PAGE: Final = 100
-_QUEUES: Final = 250
 _SHARES: Final = {"queues": 3.0, "jobs": 1.0, "closings": 1.0}
 _STOPS_AFTER: Final = 3  # queues throttled in a row: then the table is
 _MINUTES: Final = 60  # until each partition was read once for expired tasks
@@ -180,7 +179,9 @@ class Pass:
         """Return a job for each queue; those before the *first* come last."""
         found: list[Job] = []
         shards = 0
-        for queue in self._all_queues():  # all passes count them alike, so parts have one size
+        for queue in (
+            self.reaper.service.queues.every()
+        ):  # all passes count them alike, so parts have one size
             if jobs := self._jobs(queue, shards):
                 steps = Turns(jobs, self.reaper.now)
                 found.append(Job(queue.name, self._guarded(steps)))
@@ -190,15 +191,6 @@ class Pass:
         else:  # another one each minute, in case passes end before they leave a record
             turn = int(self.began.timestamp()) // 60 % max(1, len(found))
         return found[turn:] + found[:turn]
-
-    def _all_queues(self) -> Iterator[Queue]:
-        cursor = None
-        while True:
-            page = self.reaper.service.queues.list(limit=_QUEUES, cursor=cursor)
-            yield from page.shown
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     def _jobs(self, queue: Queue, first: int) -> list[Job]:
         """Return the jobs of a queue in our parts; *first* is the number of its first shard."""

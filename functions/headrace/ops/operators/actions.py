@@ -6,7 +6,7 @@ The service works on it (``action_work``) until it is complete, so the caller ma
 record shows the progress.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -21,7 +21,7 @@ from headrace.domain.task import Task
 from headrace.ops.shared.audit import AuditRecord, checked_reason
 from headrace.ops.shared.paging import Found, read_units
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Record, every_record
+from headrace.store.base import every_record
 from headrace.store.call_scope import caller, flat_rate, not_shown, visible
 from headrace.store.records.actions import KIND, OVER, SNAPSHOTS, UNDER_WAY, Action
 
@@ -145,8 +145,9 @@ class ActionOperations(ServicePart):
         after = self.service.cursors.read(scope, cursor) if cursor else ""
         runs: list[Action] = []
         more = False
+        records = every_record(self.store, KIND, after=after, page=_PAGE)
         with flat_rate() as rate:
-            for number, record in enumerate(self._records(after)):
+            for number, record in enumerate(records):
                 more = len(runs) == limit or number == _LOOKED_AT
                 if more:
                     break
@@ -292,14 +293,6 @@ class ActionOperations(ServicePart):
         """Write *changed*; return whether its version was still current."""
         record = replace(changed, version=changed.version + 1).record()
         return self.store.put_record(record, replaces=changed.version)
-
-    def _records(self, after: str) -> Iterator[Record]:
-        more = True
-        while more:
-            records, more = self.store.records(KIND, after=after, limit=_PAGE)
-            for record in records:
-                yield record
-                after = record.name
 
 
 def entry_of(run: Action) -> AuditRecord:

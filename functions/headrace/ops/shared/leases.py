@@ -6,7 +6,7 @@ reaper releases tasks that the index did not show yet, or that there was no time
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -131,9 +131,15 @@ class Leases(ServicePart):
         return group
 
     def held(
-        self, group_id: str, queue: str, shard: int, *, payload: bool = True
+        self,
+        group_id: str,
+        queue: str,
+        shard: int,
+        *,
+        payload: bool = True,
+        without: Collection[str] = (),
     ) -> Iterator[Task]:
-        """Yield the tasks of a group in one shard of *queue*, of all workers.
+        """Yield the tasks of a group in one shard of *queue*, of all workers, *without* these ids.
 
         So a restarted worker finds the tasks that it had leased; nothing for an unknown group.  The
         index may lag: a task leased a moment ago may be missing.
@@ -141,7 +147,8 @@ class Leases(ServicePart):
         group = find_group(self.store, group_id)
         if group is None:
             return
-        for tasks in self._pages(group, Place(queue, State.INFLIGHT, shard), payload=payload):
+        place = Place(queue, State.INFLIGHT, shard)
+        for tasks in self._pages(group, place, payload=payload, without=without):
             yield from tasks
 
     def closings(self) -> Iterator[str]:
@@ -178,7 +185,9 @@ class Leases(ServicePart):
                     outcomes = commit(self.service, changes)
                     yield sum(isinstance(outcome, Done) for outcome in outcomes)
 
-    def _pages(self, group: LeaseGroup, place: Place, *, payload: bool) -> Iterator[list[Task]]:
+    def _pages(
+        self, group: LeaseGroup, place: Place, *, payload: bool, without: Collection[str] = ()
+    ) -> Iterator[list[Task]]:
         after: Position | None = None
         while True:
             page = self.store.entries(
@@ -188,11 +197,12 @@ class Leases(ServicePart):
                 after=after,
                 limit=_PAGE,
             )
-            found = self.store.read((entry.task_id for entry in page.entries), payload=payload)
+            ids = [entry.task_id for entry in page.entries if entry.task_id not in without]
+            found = self.store.read(ids, payload=payload) if ids else {}
             yield [
                 task
-                for entry in page.entries
-                if (task := found.get(entry.task_id)) is not None
+                for task_id in ids
+                if (task := found.get(task_id)) is not None
                 and (task.queue, task.state) == (place.queue, State.INFLIGHT)
                 and group_of(task.lease_id) == group.id
             ]

@@ -141,7 +141,6 @@ def _seats(store: Store, queue: str, target: Target) -> Iterator[Mapping[str, An
             yield record.body
 
 
-_PAGE: Final = 250
 _AT_MOST_EVERY: Final = timedelta(seconds=1)
 _REMEMBERED: Final = 10_000
 SOON_SECONDS: Final = 60.0
@@ -193,15 +192,9 @@ class PushWaking(ServicePart):
 
     def targets(self) -> Iterator[tuple[str, Target]]:
         """Yield the queues that have a target."""
-        cursor: str | None = None
-        while True:
-            page = self.service.queues.list(limit=_PAGE, cursor=cursor)
-            for queue in page.shown:
-                if queue.settings.target is not None:
-                    yield queue.name, queue.settings.target
-            cursor = page.cursor
-            if cursor is None:
-                return
+        for queue in self.service.queues.every():
+            if queue.settings.target is not None:
+                yield queue.name, queue.settings.target
 
 
 def _seat_numbers(name: str, target: Target) -> Iterator[tuple[str, int]]:

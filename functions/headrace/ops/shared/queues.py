@@ -4,10 +4,10 @@ Purge and delete begin a job before they remove the first task, and the reaper r
 this process ends; see ``jobs`` and ``removals``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain import access
 from headrace.domain.errors import (
@@ -30,7 +30,7 @@ from headrace.ops.shared.audit import changed_settings, checked_reason
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.queue_checks import checked_settings
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Record
+from headrace.store.base import Record, every_record
 from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
@@ -44,6 +44,9 @@ from headrace.store.records.jobs import JobKind, QueueJob, deletion_of
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
+
+
+_PAGE: Final = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,11 @@ class QueueOperations(ServicePart):
         )
         shown = tuple(queue_records.from_record(record).as_seen(now) for record in found.shown)
         return Found(shown, found.cursor)
+
+    def every(self) -> Iterator[Queue]:
+        """Yield all queues, by name."""
+        for record in every_record(self.store, queue_records.KIND, page=_PAGE):
+            yield queue_records.from_record(record).as_seen(self.now())
 
     def replace(self, name: str, settings: QueueSettings, *, version: int | None = None) -> Queue:
         """Replace the settings; *version*, when given, must be the stored one.

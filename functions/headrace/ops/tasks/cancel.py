@@ -33,6 +33,7 @@ from headrace.ops.shared.strict_order import note_dying, note_left
 from headrace.ops.tasks.batches import visible_batch
 from headrace.ops.tasks.enqueue import shown_task
 from headrace.ops.tasks.steps import MAKES, callbacks_of
+from headrace.store.base import every_record
 from headrace.store.call_scope import flat_rate, visible
 from headrace.store.records import batches as batch_records
 from headrace.store.records import queues as queue_records
@@ -173,20 +174,15 @@ class BatchCancelling(ServicePart):
     def _parts(self, whole: TaskBatch) -> dict[str, TaskBatch]:
         """Return all that stands within *whole*, by id."""
         found: dict[str, TaskBatch] = {}
-        after, more = "", True
-        while more:
-            records, more = self.service.task_batches.store.records(
-                batch_records.KIND, prefix=part_id(whole.id, ""), after=after, limit=_RECORDS
-            )
-            for record in records:
-                part = batch_records.from_record(record)
-                after = record.name
-                if part.part_of != whole.id and part.part_of not in found:
-                    continue
-                if not visible_batch(part):
-                    raise access.not_this_batch(whole.id)
-                if part.expires_at > self.now():
-                    found[part.id] = part
+        prefix = part_id(whole.id, "")
+        for record in every_record(self.store, batch_records.KIND, prefix=prefix, page=_RECORDS):
+            part = batch_records.from_record(record)
+            if part.part_of != whole.id and part.part_of not in found:
+                continue
+            if not visible_batch(part):
+                raise access.not_this_batch(whole.id)
+            if part.expires_at > self.now():
+                found[part.id] = part
         return found
 
     def _begin(
@@ -259,9 +255,7 @@ class BatchCancelling(ServicePart):
 
     def _members(self, ids: Iterable[str], batches: Iterable[TaskBatch]) -> Iterator[Task]:
         now, keys = self.now(), {one.key for one in batches}
-        for task in self.service.task_batches.store.read(
-            dict.fromkeys(ids), payload=False
-        ).values():
+        for task in self.store.read(dict.fromkeys(ids), payload=False).values():
             shown = visible(task.queue) and not task.hidden(now)
             if shown and not keys.isdisjoint(task.batch_keys):
                 yield task
@@ -292,14 +286,6 @@ class BatchCancelling(ServicePart):
 
     def _next_queue(self, after: str) -> str | None:
         """Return the first queue behind *after* that the caller may know of."""
-        while True:
-            with flat_rate():  # most of them have no members of the batch
-                records, more = self.service.task_batches.store.records(
-                    queue_records.KIND, after=after, limit=_RECORDS
-                )
-            for record in records:
-                after = record.name
-                if visible(after):
-                    return after
-            if not more:
-                return None
+        with flat_rate():  # most of them have no members of the batch
+            records = every_record(self.store, queue_records.KIND, after=after, page=_RECORDS)
+            return next((record.name for record in records if visible(record.name)), None)

@@ -36,7 +36,6 @@ from headrace.http.fields import (
 from headrace.http.parameters import QueueInPath
 from headrace.http.queue_bodies import RetryStrategyBody
 from headrace.http.rawjson import NULL, Payload
-from headrace.http.request import principal
 from headrace.http.routing import Routes
 from headrace.http.tasks import task_answer
 from headrace.runtime.wiring import current_service
@@ -315,7 +314,6 @@ def enqueue(queue: QueueInPath, body: EnqueueBody) -> EnqueueResults:
     Each entry succeeds or fails on its own. The answer has one result for each entry, in the order
     of the entries. An entry whose `id` exists, in any queue, is EXISTING and changes nothing.
     """
-    use, by = current_service(), principal()
+    use = current_service()
     results = use.tasks.enqueue(queue, [entry.new_task() for entry in body.tasks])
-    shown = [result.as_seen_by(by) for result in results]
-    return enqueued_answer(shown, now=use.now(), max_retries=use.queues.max_retries)
+    return enqueued_answer(results, now=use.now(), max_retries=use.queues.max_retries)

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from headrace.domain import access, plan
-from headrace.domain.access import Principal
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused
 from headrace.domain.errors import Forbidden, Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token
@@ -52,7 +51,8 @@ class EnqueueOutcome(StrEnum):
 class EnqueueResult:
     """The result of one entry; ``task`` is the existing task if it may be shown.
 
-    ``elsewhere`` is the queue of an EXISTING task in another queue, which is not shown.
+    ``elsewhere`` is the queue of an EXISTING task in another queue, which is not shown; None if
+    the caller may not know this queue.
     """
 
     outcome: EnqueueOutcome
@@ -65,12 +65,6 @@ class EnqueueResult:
     def queue(self) -> str | None:
         """The queue that the task is in; None where there is no task, or it may not be named."""
         return self.elsewhere if self.task is None else self.task.queue
-
-    def as_seen_by(self, by: Principal) -> "EnqueueResult":
-        """Return the result without a queue that is not one of *by*'s."""
-        if self.elsewhere is None or by.covers(self.elsewhere):
-            return self
-        return replace(self, elsewhere=None)
 
 
 @quick
@@ -434,4 +428,5 @@ def existing(there: Task, queue: str) -> EnqueueResult:
     detail = "the task of this id is in another queue"
     if there.ended_in is not None:
         detail = "the task of this id is done, and was not kept"
-    return EnqueueResult(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=there.queue)
+    elsewhere = there.queue if visible(there.queue) else None
+    return EnqueueResult(EnqueueOutcome.EXISTING, there.id, detail=detail, elsewhere=elsewhere)

@@ -80,7 +80,8 @@ class EndWebhooks(ServicePart):
         if not webhooks:
             return
         now = self.now()
-        turns = self._turns(webhooks, now)
+        new = {place: (one.queue, one.spec, one.id) for place, one in enumerate(webhooks)}
+        turns = self.service.lines.take_for(new, now)
         changes = [one.creation(place, now, turns.get(place)) for place, one in enumerate(webhooks)]
         outcomes: list[Outcome] = []
         for start in range(0, len(changes), limits.BATCH):
@@ -113,20 +114,6 @@ class EndWebhooks(ServicePart):
     def _id(self, at: datetime, task_id: str, version: int, number: int = 0) -> str:
         """Return the id of an event; *number* is 0 unless other tasks have its first ids."""
         return self.service.derived_ids.task_id(at, "end", task_id, version, number)
-
-    def _turns(self, webhooks: Sequence[_Webhook], now: datetime) -> dict[int, Turn]:
-        """Return the turns of the *webhooks* whose queues have groups, by place."""
-        places: dict[str, list[int]] = {}
-        for place, one in enumerate(webhooks):
-            if one.queue.settings.groups is not None:
-                places.setdefault(one.queue.name, []).append(place)
-        turns: dict[int, Turn] = {}
-        for own in places.values():
-            new = [webhooks[place].spec for place in own]
-            ids = [webhooks[place].id for place in own]
-            taken = self.service.lines.take_for(webhooks[own[0]].queue, new, ids, now)
-            turns |= {own[number]: turn for number, turn in taken.items()}
-        return turns
 
     def _webhook(self, write: TaskWrite, change: Transition) -> _Webhook | None:
         """Return the webhook for *write*; None if it ends no task or its queue sends none."""

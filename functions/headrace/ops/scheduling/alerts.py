@@ -104,7 +104,8 @@ class Alerts(ServicePart):
             self.service.derived_ids.task_id(epoch, *event.facts(queue.name, epoch))
             for event in events
         ]
-        turns = self.service.lines.take_for(target, new, ids, now)
+        places = {place: (target, new[place], ids[place]) for place in range(len(ids))}
+        turns = self.service.lines.take_for(places, now)
         existing = {**self.store.tombstones(ids), **self.store.read(ids, payload=False)}
         reports: list[Change] = []
         for place, task_id in enumerate(ids):

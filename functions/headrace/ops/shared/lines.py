@@ -145,21 +145,24 @@ class Lines(ServicePart):
         return slot is None or slot.seq <= own.seq
 
     def take_for(
-        self, queue: Queue, new: Sequence[TaskSpec], ids: Sequence[str], now: datetime
+        self, new: Mapping[int, tuple[Queue, TaskSpec, str]], now: datetime
     ) -> dict[int, Turn]:
-        """Return the turns of those of the *new* tasks that take one, by place: a write a group.
+        """Return the turns of those of the *new* tasks that take one: a write for each group.
 
-        *ids* are theirs.
+        Each new task is given as its queue, its fields and its id.
         """
-        wanted: dict[str | None, list[int]] = {}
-        for place, one in enumerate(new):
+        wanted: dict[tuple[str, str | None], list[int]] = {}
+        for place, (queue, one, _) in new.items():
             if one.takes_turn(queue, now):
-                wanted.setdefault(one.group_key, []).append(place)
+                wanted.setdefault((queue.name, one.group_key), []).append(place)
         turns: dict[int, Turn] = {}
-        for group_key, places in wanted.items():
-            ends = [end for place in places if (end := new[place].expires_at)]
+        for places in wanted.values():
+            queue, first, _ = new[places[0]]
+            ends = [end for place in places if (end := new[place][1].expires_at)]
             until = max(ends, default=None)
-            taken = self.take(queue, group_key, [ids[place] for place in places], until=until)
+            taken = self.take(
+                queue, first.group_key, [new[place][2] for place in places], until=until
+            )
             turns |= dict(zip(places, taken, strict=True))
         return turns
 

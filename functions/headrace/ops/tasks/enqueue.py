@@ -219,11 +219,13 @@ class TaskOperations(ServicePart):
         """Return *entries*, those without a fault with their turns where the queue has groups."""
         if queue.settings.groups is None:
             return entries
-        fit = [place for place, fault in enumerate(faults) if fault is None]
-        new, ids = [entries[place].new for place in fit], [entries[place].task_id for place in fit]
-        turns = self.service.lines.take_for(queue, new, ids, now)
-        for number, turn in turns.items():
-            entries[fit[number]] = replace(entries[fit[number]], turn=turn)
+        new = {
+            place: (queue, entry.new, entry.task_id)
+            for place, (entry, fault) in enumerate(zip(entries, faults, strict=True))
+            if fault is None
+        }
+        for place, turn in self.service.lines.take_for(new, now).items():
+            entries[place] = replace(entries[place], turn=turn)
         return entries
 
     def _enqueue_plain(

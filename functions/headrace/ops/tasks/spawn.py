@@ -115,13 +115,8 @@ class Spawning(ServicePart):
 
     def _in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
         """Return children with their turns, where their queues have groups."""
-        turns: dict[int, Turn] = {}
-        for name in {child.queue.name for child in made if child.queue.settings.groups}:
-            places = [place for place, child in enumerate(made) if child.queue.name == name]
-            new = [made[place].new for place in places]
-            ids = [made[place].task_id for place in places]
-            taken = self.service.lines.take_for(made[places[0]].queue, new, ids, now)
-            turns |= {places[number]: turn for number, turn in taken.items()}
+        new = {place: (one.queue, one.new, one.task_id) for place, one in enumerate(made)}
+        turns = self.service.lines.take_for(new, now)
         return tuple(
             replace(child, turn=turns.get(place), placed_at=now if child.queue.strict else None)
             for place, child in enumerate(made)

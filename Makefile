@@ -119,7 +119,6 @@ check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy
 	@$(VENV)/bin/lint-imports --no-logo
-	@$(PY) -m infra.unasync --check
 	@$(PY) -m infra.template --check
 
 # One line says what cannot be looked up: such a package fails the run, like one that is vulnerable.
@@ -133,10 +132,6 @@ audit: $(AUDIT_VENV)/.ready ## Look up every locked package of Python and npm in
 	  --disable-pip --require-hashes $(LOCKED_PYTHON:%=--requirement %) $(ARGS) || failed=1; \
 	for folder in $(LOCKED_NPM); do (cd $$folder && npm audit --package-lock-only) || failed=1; done; \
 	test -z "$$failed"
-
-.PHONY: unasync
-unasync: $(VENV)/.ready ## Write the client for threads anew from the one for event loops
-	@$(PY) -m infra.unasync
 
 .PHONY: local-template
 local-template: $(VENV)/.ready ## Write anew what the local service needs of template.yaml

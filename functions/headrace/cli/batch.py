@@ -24,6 +24,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.session import CliSession
 from headrace.client.calls.batches import cancel_batch, recount_batch
+from headrace.client.operations import so_far
 from headrace.domain.workflow import WORKFLOW_TAG, part_id, step_tree
 from headrace.wire.batches import BatchSeen, BatchStep, BatchSteps
 
@@ -92,7 +93,7 @@ def recount(session: CliSession, id: str) -> None:
     """
     with progress(session) as bar:
         seen = bar.add_task("Found", total=None)
-        for found in session.client.steps(recount_batch(id)):
+        for found in session.client.stream(so_far(recount_batch(id))):
             bar.update(seen, completed=found.succeeded + found.dead)
     numbers = [
         ("SUCCEEDED", found.succeeded, found.was_succeeded),
@@ -117,8 +118,8 @@ def cancel(session: CliSession, id: str, *, yes: bool) -> None:
     number = 0
     with progress(session) as bar:
         seen = bar.add_task("Cancelled", total=None)
-        for step in session.client.steps(cancel_batch(id)):
-            number += step.cancelled
+        for step in session.client.stream(so_far(cancel_batch(id))):
+            number = step.cancelled
             bar.update(seen, completed=number)
     done(session, f"Cancelled {many(number, 'task')} of {id}.", {"id": id, "cancelled": number})
 

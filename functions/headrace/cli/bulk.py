@@ -30,6 +30,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.session import CliSession, Exit
 from headrace.client.calls.tasks import ActionName, bulk_tasks, undo
+from headrace.client.operations import answers
 from headrace.domain.errors import Finished, NotFound
 from headrace.domain.operate import BACK_ALREADY
 from headrace.wire.tasks import Bulk, BulkResult, Undoable
@@ -186,7 +187,7 @@ def _act(
         reason=reason,
         **where,
     )
-    pages = session.client.answers(steps)
+    pages = session.client.stream(answers(steps))
     return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
 
 
@@ -231,7 +232,7 @@ def _by_ids(
             undo_in_seconds=undo_for,
             reason=reason,
         )
-        yield from client.answers(steps)
+        yield from client.stream(answers(steps))
 
 
 def _cancelled(session: CliSession, one: str, reason: str | None) -> Bulk:
@@ -298,7 +299,7 @@ def undo_command(session: CliSession, id: str) -> Exit:
     to another task since stays away, and so does what is past its retention.
     """
     results: list[BulkResult] = []
-    for page in session.client.answers(undo(id)):
+    for page in session.client.stream(answers(undo(id))):
         results += page.results
     restored = sum(one.outcome == "RESTORED" for one in results)
     if session.json:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from headrace.client.batches import batches_of
 from headrace.client.codec import PLAIN
+from headrace.client.operations import chunks_of
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
@@ -232,7 +232,7 @@ def _sent(
 
 def _checked(tasks: Sequence[NewTask]) -> list[None]:
     """Write *tasks* as a call would have them.  Raises InvalidRequest naming the entry."""
-    for _ in batches_of(tasks, PLAIN):
+    for _ in chunks_of(tasks, PLAIN):
         pass
     return [None] * len(tasks)
 

@@ -25,6 +25,7 @@ from rich.tree import Tree
 
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
+from headrace.client.operations import so_far
 from headrace.domain.errors import FieldError, HeadraceError
 from headrace.domain.operate import SAID
 from headrace.domain.texts import escape_unseen, json_escape
@@ -260,7 +261,7 @@ def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count
     """Count the tasks of *queue* that are meant, however many calls it takes, and show how far."""
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)
-        for found in session.client.steps(count_tasks(queue, **where)):
+        for found in session.client.stream(so_far(count_tasks(queue, **where))):
             bar.update(seen, completed=found.count)
     return found
 

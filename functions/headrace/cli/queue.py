@@ -32,6 +32,7 @@ from headrace.cli.params import TIME
 from headrace.cli.queue_text import alerts_of, limits_of, show_queue
 from headrace.cli.session import CliSession
 from headrace.client.calls.queues import merged, recount_queue
+from headrace.client.operations import so_far
 from headrace.domain.errors import QueueExists
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settings import declared_settings
@@ -237,7 +238,7 @@ def recount(session: CliSession, queue: str) -> None:
     """
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)
-        for found in session.client.steps(recount_queue(queue)):
+        for found in session.client.stream(so_far(recount_queue(queue))):
             bar.update(seen, completed=sum(found.counts.values()))
 
     def show_() -> None:

@@ -1,20 +1,14 @@
-"""The client of the API for programs with an event loop; ``client.py`` is made from it.
-
-The calls are those of ``headrace.client.calls``: a method sends one, or walks through several.
-Long, because what users can call is read in one place.
-"""
+"""The client of the API for programs with an event loop; see ``headrace.client.client``."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from headrace.client.batches import Errors, batches_of, checked, raises
+from headrace.client import filling, operations, payloads
 from headrace.client.calls import (
     ApiCall,
-    CallChain,
     CallFailed,
     CallStep,
     Consumed,
@@ -22,109 +16,60 @@ from headrace.client.calls import (
     SteppedCall,
     actions,
     batches,
+    method_of,
     queues,
     service,
     tasks,
+    waiting,
     work,
-)
-from headrace.client.calls.waiting import (
-    NO_PROGRESS,
-    UPDATES_EVERY,
-    AsyncLooking,
-    LookPace,
-    TaskLook,
-    look_at_task,
-    not_ended,
 )
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
-from headrace.client.filling import AsyncBatchWriter
-from headrace.client.options import check_options, named, option_names
-from headrace.client.payloads import AsyncUploading, upload_payload
-from headrace.client.queue_fields import QueueFields
-from headrace.client.queue_making import awith_queues
-from headrace.client.sending import NewTask, Report, SpawnedTask
+from headrace.client.filling import AsyncBatchWriter, BatchFields
+from headrace.client.operations import Blocking, Errors, Found, Operation, Pause, Step, Stream
+from headrace.client.sending import NewTask
 from headrace.client.settings import RETRIES, ClientSettings
-from headrace.domain import limits
-from headrace.domain.errors import VersionMismatch
+from headrace.domain.errors import HeadraceError
 from headrace.wire.base import JsonValue
-from headrace.wire.queues import Queue
-from headrace.wire.tasks import Enqueued, Reported, Task
+from headrace.wire.tasks import Enqueued, Task
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.connections import SentRequest
     from headrace.client.http import AsyncSleep
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S", bound=CallStep)
 
-_EDITS = 5  # tries of an edit that others get in the way of
-
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
-    """Make a method of a call: it sends it and returns what it is answered."""
-    known = option_names(make)
-
-    @wraps(make)
-    async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        return await self.send(make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
-
-
-def _sent_with_calls(
-    make: Callable[P, ApiCall[T]],
-) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
-    """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
-    known = option_names(make)
-
-    @wraps(make)
-    async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> T:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        call = make(*args, **kwargs)
-        return await awith_queues(self, kwargs.values(), lambda: self.send(call))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+    """Return a method that sends a call and returns the answer."""
+    return method_of(make, lambda client, call: client.send(call))
 
 
 def _listed(
     make: Callable[P, PagedCall[T]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[T]]:
-    """Make a method of a list: it asks for one page after the other, as they are needed."""
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T]:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        return self.each(make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+    """Return a method that goes through a list; it asks for a page only when it is needed."""
+    return method_of(make, lambda client, pages: client.stream(operations.entries(pages)))
 
 
-def _stepped(
+def _total(
     make: Callable[P, SteppedCall[S]],
 ) -> Callable[Concatenate["AsyncClient", P], Awaitable[S]]:
-    """Make a method of what may take several calls: it returns what they come to."""
-    known = option_names(make)
-
-    @wraps(make)
-    async def method(self: "AsyncClient", *args: P.args, **kwargs: P.kwargs) -> S:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        steps = make(*args, **kwargs)
-        return steps.total([step async for step in self.answers(steps)])
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+    """Return a method that sends all calls of an operation and returns their total."""
+    return method_of(make, lambda client, steps: client.run(operations.whole(steps)))
 
 
-class AsyncClient(AsyncUploading, AsyncLooking):
+def _run(
+    make: Callable[P, Operation[T]],
+) -> Callable[Concatenate["AsyncClient", P], Awaitable[T]]:
+    """Return a method that takes the steps of an operation and returns its result."""
+    return method_of(make, lambda client, operation: client.run(operation))
+
+
+class AsyncClient:
     """Headrace's API.  Tasks of one loop may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
@@ -161,7 +106,6 @@ class AsyncClient(AsyncUploading, AsyncLooking):
         self.codec = codec
         self._calls = http.HttpCalls(self.settings, codec, retries=retries)
         self._sleep = sleep
-
         self._new_connections = partial(self._calls.async_connections, transport)
         self._connect()
 
@@ -201,55 +145,80 @@ class AsyncClient(AsyncUploading, AsyncLooking):
         call: ApiCall[T],
         *,
         again: bool = True,
-        timeout: float | None = None,  # noqa: ASYNC109 (of the request, as the synchronous twin)
+        timeout: float | None = None,  # noqa: ASYNC109  of the request
     ) -> T:
-        """Send *call* and return what it is answered.
-
-        *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
-        """
+        """Send *call* and return the answer; see ``Client.send``."""
         if os.getpid() != self._process:
             self._connect()  # a fork has its parent's connections, and would get its answers
+        if not call.wait_seconds:
+            return await self._tries(call, timeout, again=again)
+        async with self._turns:
+            return await self._tries(call, timeout, again=again)
+
+    async def _tries(self, call: ApiCall[T], timeout: float | None, *, again: bool) -> T:  # noqa: ASYNC109
         request = self._calls.request(self._connections, call, timeout)
         tries = 0
         while True:
             tries += 1
             try:
-                return await self._once(call, request)
-            except CallFailed as failure:
-                if not again:
-                    raise failure.error from None
-                wait = self._calls.wait_after(failure, request, tries)
-            await self._sleep(wait)
+                response = await self._connections.send(request)
+                return self._calls.read(call, response)
+            except Unanswered as why:
+                failure = self._calls.unanswered(call, why)
+            except CallFailed as refused:
+                failure = refused
+            if not again:
+                raise failure.error from None
+            await self._sleep(self._calls.wait_after(failure, request, tries))
 
-    async def _once(self, call: ApiCall[T], request: "SentRequest") -> T:
+    async def run(self, operation: Operation[T]) -> T:
+        """Take the steps of *operation*, and return what it returns."""
         try:
-            response = await self._connections.send(request)
-        except Unanswered as why:
-            raise self._calls.unanswered(call, why) from None
-        return self._calls.read(call, response)
+            step = next(operation)
+            while True:
+                try:
+                    result = await self._take(step)
+                except HeadraceError as error:
+                    step = operation.throw(error)
+                else:
+                    step = operation.send(result)
+        except StopIteration as done:
+            found: T = done.value
+            return found
 
-    async def each(self, pages: PagedCall[T]) -> AsyncIterator[T]:
-        """Go through the entries of a list, page after page, in constant memory."""
-        async for page in self.answers(pages):
-            for entry in page.entries:
-                yield entry
+    async def stream(self, stream: Stream[T]) -> AsyncIterator[T]:
+        """Take the steps of *stream* as its values are consumed; yield these."""
+        try:
+            step = next(stream)
+            while True:
+                if isinstance(step, Found):
+                    for value in step.values:
+                        yield value
+                    step = next(stream)
+                    continue
+                try:
+                    result = await self._take(step)
+                except HeadraceError as error:
+                    step = stream.throw(error)
+                else:
+                    step = stream.send(result)
+        except StopIteration:
+            return
 
-    async def answers(self, steps: CallChain[S]) -> AsyncIterator[S]:
-        """Take step after step; after each, yield what it was answered."""
-        cursor: str | None = None
-        while True:
-            step = await self.send(steps.at(cursor))
-            yield step
-            cursor = step.cursor
-            if cursor is None:
-                return
+    async def _take(self, step: Step) -> Any:  # noqa: ANN401  as the operation expects
+        if isinstance(step, ApiCall):
+            return await self.send(step)
+        if isinstance(step, Blocking):
+            return await asyncio.to_thread(step.call)
+        return await self._pause(step)
 
-    async def steps(self, steps: SteppedCall[S]) -> AsyncIterator[S]:
-        """Take step after step; after each, yield what they have come to."""
-        found: S | None = None
-        async for step in self.answers(steps):
-            found = step if found is None else steps.total([found, step])
-            yield found
+    async def _pause(self, pause: Pause) -> None:
+        await self._sleep(pause.seconds)
+
+    @property
+    def clock(self) -> operations.Clock:
+        """The clock of waits, in seconds."""
+        return operations.monotonic
 
     # ------------------------------------------------------------------------------------ queues
 
@@ -261,7 +230,7 @@ class AsyncClient(AsyncUploading, AsyncLooking):
     pause_queue = _sent(queues.pause_queue)
     resume_queue = _sent(queues.resume_queue)
     purge_queue = _sent(queues.purge_queue)
-    recount_queue = _stepped(queues.recount_queue)
+    recount_queue = _total(queues.recount_queue)
     reindex_queue = _sent(queues.reindex_queue)
     get_signing_secret = _sent(queues.get_signing_secret)
     rotate_signing_secret = _sent(queues.rotate_signing_secret)
@@ -273,66 +242,39 @@ class AsyncClient(AsyncUploading, AsyncLooking):
     list_schedules = _listed(queues.list_schedules)
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
-
-    @named
-    async def edit_queue(self, name: str, **changes: Unpack[QueueFields]) -> Queue:
-        """Change some settings and leave the others; those in objects one by one too.
-
-        Raises NotFound, InvalidRequest naming the field, or VersionMismatch when others keep
-        changing the queue at the same time.
-        """
-        for _ in range(_EDITS - 1):
-            with suppress(VersionMismatch):
-                return await self.replace_queue(queues.merged(await self.get_queue(name), changes))
-        return await self.replace_queue(queues.merged(await self.get_queue(name), changes))
+    edit_queue = _run(operations.edit_queue)
 
     # ------------------------------------------------------------------------------------- tasks
 
     enqueue = _sent(tasks.enqueue)
-    upload_payload = _sent(upload_payload)
+    upload_payload = _sent(payloads.upload_payload)
+    upload = _run(payloads.upload)
+    enqueue_file = _run(payloads.enqueue_file)
+    download = _run(payloads.download)
     get_task = _sent(tasks.get_task)
     delete_task = _sent(tasks.delete_task)
     cancel_task = _sent(tasks.cancel_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
-    count_tasks = _stepped(tasks.count_tasks)
-    delete_tasks = _stepped(tasks.delete_tasks)
-    undo = _stepped(tasks.undo)
-    restart_tasks = _stepped(tasks.restart_tasks)
-    run_tasks = _stepped(tasks.run_tasks)
-    move_tasks = _stepped(tasks.move_tasks)
-    cancel_tasks = _stepped(tasks.cancel_tasks)
+    count_tasks = _total(tasks.count_tasks)
+    delete_tasks = _total(tasks.delete_tasks)
+    undo = _total(tasks.undo)
+    restart_tasks = _total(tasks.restart_tasks)
+    run_tasks = _total(tasks.run_tasks)
+    move_tasks = _total(tasks.move_tasks)
+    cancel_tasks = _total(tasks.cancel_tasks)
 
     async def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
     ) -> list[Enqueued]:
-        """Put any number of tasks into *queue*; one result for each, in their order.
+        """Put any number of tasks into *queue*; see ``Client.enqueue_many``."""
+        return await self.run(operations.enqueue_many(queue, new, self.codec, errors))
 
-        Raises what ``enqueue`` does; what came before is in the queue then.  Give ids of your own
-        where all of it may have to be sent again.  Entries that come out INVALID keep no other one
-        back: NotEnqueued is raised when all are sent, with the ``results``; with *errors*
-        ``"return"`` they are results like the others.
-        """
-        raising = raises(errors)
-        results = [result async for result in self.enqueue_each(queue, new, errors="return")]
-        return checked(results, raising=raising)
-
-    async def enqueue_each(
+    def enqueue_each(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
     ) -> AsyncIterator[Enqueued]:
-        """Do the same in constant memory: each batch goes out when its results are consumed.
-
-        The first entry that comes out INVALID raises NotEnqueued in its place; those of its batch
-        are sent then, and none that come after.
-        """
-        raising = raises(errors)
-        place = 0
-        for batch in batches_of(new, self.codec):
-            for result in await self.send(tasks.enqueue_entries(queue, batch)):
-                if raising and result.outcome == "INVALID":
-                    raise tasks.not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
-                yield result
-                place += 1
+        """Do the same in constant memory; see ``Client.enqueue_each``."""
+        return self.stream(operations.enqueue_each(queue, new, self.codec, errors))
 
     async def wait(
         self,
@@ -341,62 +283,12 @@ class AsyncClient(AsyncUploading, AsyncLooking):
         timeout: float | None = None,  # noqa: ASYNC109 (as the synchronous twin)
         payload: bool | None = None,
     ) -> Task:
-        """Return a task once it has ended, SUCCEEDED or DEAD; moves and retries are no end.
+        """Return a task once it has ended; see ``Client.wait``."""
+        return await self.run(waiting.wait(id, timeout=timeout, payload=payload, clock=self.clock))
 
-        It hears of the end at once over a file and from a service on this machine.  A deployment
-        on AWS is asked again after 1 to 5 seconds: waiting there would cost more.
-        *timeout* is in seconds; None waits for as long as it takes.  *payload* as in ``get_task``.
-        Raises TimeoutError, and NotFound, also as soon as the task is gone: its queue keeps none
-        that have ended so, or it was deleted.
-        """
-        async for look in self._looks(id, timeout, payload=payload):  # noqa: B007  the last one
-            pass
-        if not look.ended:
-            raise not_ended(id, timeout, look.task.state)
-        return look.task
-
-    async def updates(
-        self,
-        id: str,
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109 (as the synchronous twin)
-    ) -> AsyncIterator[JsonValue]:
-        """Go through the progress of a task as its worker shows it, until the task has ended.
-
-        What changes between two looks, half a second apart or as in ``wait``, is not seen.
-        Raises as ``wait`` does, and Unreadable.
-        """
-        shown = NO_PROGRESS
-        async for look in self._looks(id, timeout, payload=False, turn=UPDATES_EVERY):
-            progress = bytes(look.task.progress_json)
-            if progress not in {shown, NO_PROGRESS}:
-                yield look.task.progress
-            shown = progress
-        if not look.ended:
-            raise not_ended(id, timeout, look.task.state)
-
-    async def _looks(
-        self,
-        id: str,
-        timeout: float | None,  # noqa: ASYNC109 (likewise)
-        *,
-        payload: bool | None,
-        turn: float | None = None,
-    ) -> AsyncIterator[TaskLook]:
-        """Look at a task again and again, at least once, until it has ended or time is over."""
-        pace = LookPace(timeout, turn=turn or self._calls.turn_seconds)
-        look = await self.send(look_at_task(id, payload=payload))
-        yield look
-        while not look.ended:
-            step = pace.after(look)
-            if step is None:
-                return
-            if step.rest:
-                await self._sleep(step.rest)
-            call = look_at_task(id, payload=payload, wait_seconds=step.wait)
-            async with self._turns:
-                look = await self.send(call, timeout=self.settings.timeout + step.wait)
-            yield look
+    def updates(self, id: str, *, timeout: float | None = None) -> AsyncIterator[JsonValue]:
+        """Go through the progress of a task until it has ended; see ``Client.updates``."""
+        return self.stream(waiting.updates(id, timeout=timeout, clock=self.clock))
 
     # ------------------------------------------------------------------------------------ actions
 
@@ -409,39 +301,24 @@ class AsyncClient(AsyncUploading, AsyncLooking):
 
     # ------------------------------------------------------------------------------------ batches
 
-    create_batch = _sent_with_calls(batches.create_batch)
+    create_batch = _run(filling.create_batch)
     get_batch = _sent(batches.get_batch)
     list_batches = _listed(batches.list_batches)
     close_batch = _sent(batches.close_batch)
-    batch_results = _stepped(batches.batch_results)
+    batch_results = _total(batches.batch_results)
     batch_steps = _sent(batches.batch_steps)
-    cancel_batch = _stepped(batches.cancel_batch)
-    recount_batch = _stepped(batches.recount_batch)
+    cancel_batch = _total(batches.cancel_batch)
+    recount_batch = _total(batches.recount_batch)
     delete_batch = _sent(batches.delete_batch)
 
-    def batch(
-        self,
-        *,
-        on_ended: SpawnedTask | None = None,
-        on_succeeded: SpawnedTask | None = None,
-        on_failed: SpawnedTask | None = None,
-        id: str | None = None,
-        expires_in_seconds: float | None = None,
-    ) -> AsyncBatchWriter:
-        """Make a batch and fill it, in a ``with`` block that closes it at its end.
+    def batch(self, *, id: str | None = None, **fields: Unpack[BatchFields]) -> AsyncBatchWriter:
+        """Make a batch and fill it, in an ``async with`` block that closes it at its end.
 
-        Should the block raise, the batch stays open, and expires.  Callbacks are as in
+        If the block raises, the batch stays open, and expires.  Callbacks are as in
         ``create_batch``, those of an app as ``report.s(…)``; queues that the app declares
         are made where they are missing, and others must exist.
         """
-        create = batches.create_batch(
-            id=id,
-            on_ended=on_ended,
-            on_succeeded=on_succeeded,
-            on_failed=on_failed,
-            expires_in_seconds=expires_in_seconds,
-        )
-        return AsyncBatchWriter(self, create, (on_ended, on_succeeded, on_failed))
+        return AsyncBatchWriter(self, id, fields)
 
     # ------------------------------------------------------------------------------------ workers
 
@@ -449,19 +326,11 @@ class AsyncClient(AsyncUploading, AsyncLooking):
     open_lease = _sent(work.open_lease)
     extend_lease = _sent(work.extend_lease)
     close_lease = _sent(work.close_lease)
+    report = _run(operations.report)
     put_worker = _sent(work.put_worker)
     list_workers = _listed(work.list_workers)
     quiet_worker = _sent(work.quiet_worker)
     stop_worker = _sent(work.stop_worker)
-
-    async def report(self, queue: str, reports: Sequence[Report]) -> list[Reported]:
-        """Report on tasks of *queue*; one result for each, in their order."""
-        results: list[Reported] = []
-        for start in range(0, len(reports), limits.BATCH):
-            some = reports[start : start + limits.BATCH]
-            answered = await self.send(work.report_batch(queue, some))
-            results += answered
-        return results
 
     # -------------------------------------------------------------------------------- the service
 

@@ -1,22 +1,19 @@
-# Made from aio.py by `make unasync`: change that one.
-"""The client of the API for programs that wait for their answers.
+"""The client of the API for programs with threads.
 
-The calls are those of ``headrace.client.calls``: a method sends one, or walks through several.
-Long, because what users can call is read in one place.
+Its methods are made of the calls in ``headrace.client.calls`` and of the operations in
+``headrace.client.operations``, as those of the client for event loops in ``aio`` are.
 """
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
-from headrace.client.batches import Batching, Errors, batches_of, checked, raises
+from headrace.client import filling, operations, payloads
 from headrace.client.calls import (
     ApiCall,
-    CallChain,
     CallFailed,
     CallStep,
     Consumed,
@@ -24,109 +21,54 @@ from headrace.client.calls import (
     SteppedCall,
     actions,
     batches,
+    method_of,
     queues,
     service,
     tasks,
+    waiting,
     work,
-)
-from headrace.client.calls.waiting import (
-    NO_PROGRESS,
-    UPDATES_EVERY,
-    Looking,
-    LookPace,
-    TaskLook,
-    look_at_task,
-    not_ended,
 )
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
-from headrace.client.filling import BatchWriter
-from headrace.client.options import check_options, named, option_names
-from headrace.client.payloads import Uploading, upload_payload
-from headrace.client.queue_fields import QueueFields
-from headrace.client.queue_making import with_queues
-from headrace.client.sending import NewTask, Report, SpawnedTask
+from headrace.client.filling import BatchFields, BatchWriter
+from headrace.client.operations import Blocking, Errors, Found, Operation, Pause, Step, Stream
+from headrace.client.sending import NewTask
 from headrace.client.settings import RETRIES, ClientSettings
-from headrace.domain import limits
-from headrace.domain.errors import VersionMismatch
+from headrace.domain.errors import HeadraceError
 from headrace.wire.base import JsonValue
-from headrace.wire.queues import Queue
-from headrace.wire.tasks import Enqueued, Reported, Task
+from headrace.wire.tasks import Enqueued, Task
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
-    from headrace.client.connections import SentRequest
     from headrace.client.http import Sleep
 
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S", bound=CallStep)
 
-_EDITS = 5  # tries of an edit that others get in the way of
-
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["Client", P], T]:
-    """Make a method of a call: it sends it and returns what it is answered."""
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        return self.send(make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+    """Return a method that sends a call and returns the answer."""
+    return method_of(make, lambda client, call: client.send(call))
 
 
-def _sent_with_calls(
-    make: Callable[P, ApiCall[T]],
-) -> Callable[Concatenate["Client", P], T]:
-    """Do the same of a call that names calls: their app makes queues of theirs that are missing."""
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> T:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        call = make(*args, **kwargs)
-        return with_queues(self, kwargs.values(), lambda: self.send(call))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+def _listed(make: Callable[P, PagedCall[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
+    """Return a method that goes through a list; it asks for a page only when it is needed."""
+    return method_of(make, lambda client, pages: client.stream(operations.entries(pages)))
 
 
-def _listed(
-    make: Callable[P, PagedCall[T]],
-) -> Callable[Concatenate["Client", P], Iterator[T]]:
-    """Make a method of a list: it asks for one page after the other, as they are needed."""
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        return self.each(make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+def _total(make: Callable[P, SteppedCall[S]]) -> Callable[Concatenate["Client", P], S]:
+    """Return a method that sends all calls of an operation and returns their total."""
+    return method_of(make, lambda client, steps: client.run(operations.whole(steps)))
 
 
-def _stepped(
-    make: Callable[P, SteppedCall[S]],
-) -> Callable[Concatenate["Client", P], S]:
-    """Make a method of what may take several calls: it returns what they come to."""
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: "Client", *args: P.args, **kwargs: P.kwargs) -> S:
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        steps = make(*args, **kwargs)
-        return steps.total(list(self.answers(steps)))
-
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+def _run(make: Callable[P, Operation[T]]) -> Callable[Concatenate["Client", P], T]:
+    """Return a method that takes the steps of an operation and returns its result."""
+    return method_of(make, lambda client, operation: client.run(operation))
 
 
-class Client(Uploading, Batching, Looking):
+class Client:
     """Headrace's API.  Threads may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
@@ -163,7 +105,6 @@ class Client(Uploading, Batching, Looking):
         self.codec = codec
         self._calls = http.HttpCalls(self.settings, codec, retries=retries)
         self._sleep = sleep
-
         self._new_connections = partial(self._calls.connections, transport)
         self._connect()
 
@@ -198,59 +139,79 @@ class Client(Uploading, Batching, Looking):
         """Close the connections."""
         self._connections.close()
 
-    def send(
-        self,
-        call: ApiCall[T],
-        *,
-        again: bool = True,
-        timeout: float | None = None,
-    ) -> T:
-        """Send *call* and return what it is answered.
+    def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
+        """Send *call* and return the answer.
 
         *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
         """
         if os.getpid() != self._process:
             self._connect()  # a fork has its parent's connections, and would get its answers
+        if not call.wait_seconds:
+            return self._tries(call, timeout, again=again)
+        with self._turns:
+            return self._tries(call, timeout, again=again)
+
+    def _tries(self, call: ApiCall[T], timeout: float | None, *, again: bool) -> T:
         request = self._calls.request(self._connections, call, timeout)
         tries = 0
         while True:
             tries += 1
             try:
-                return self._once(call, request)
-            except CallFailed as failure:
-                if not again:
-                    raise failure.error from None
-                wait = self._calls.wait_after(failure, request, tries)
-            self._sleep(wait)
+                response = self._connections.send(request)
+                return self._calls.read(call, response)
+            except Unanswered as why:
+                failure = self._calls.unanswered(call, why)
+            except CallFailed as refused:
+                failure = refused
+            if not again:
+                raise failure.error from None
+            self._sleep(self._calls.wait_after(failure, request, tries))
 
-    def _once(self, call: ApiCall[T], request: "SentRequest") -> T:
+    def run(self, operation: Operation[T]) -> T:
+        """Take the steps of *operation*, and return what it returns."""
         try:
-            response = self._connections.send(request)
-        except Unanswered as why:
-            raise self._calls.unanswered(call, why) from None
-        return self._calls.read(call, response)
+            step = next(operation)
+            while True:
+                try:
+                    result = self._take(step)
+                except HeadraceError as error:
+                    step = operation.throw(error)
+                else:
+                    step = operation.send(result)
+        except StopIteration as done:
+            found: T = done.value
+            return found
 
-    def each(self, pages: PagedCall[T]) -> Iterator[T]:
-        """Go through the entries of a list, page after page, in constant memory."""
-        for page in self.answers(pages):
-            yield from page.entries
+    def stream(self, stream: Stream[T]) -> Iterator[T]:
+        """Take the steps of *stream* as its values are consumed; yield these."""
+        try:
+            step = next(stream)
+            while True:
+                if isinstance(step, Found):
+                    yield from step.values
+                    step = next(stream)
+                    continue
+                try:
+                    result = self._take(step)
+                except HeadraceError as error:
+                    step = stream.throw(error)
+                else:
+                    step = stream.send(result)
+        except StopIteration:
+            return
 
-    def answers(self, steps: CallChain[S]) -> Iterator[S]:
-        """Take step after step; after each, yield what it was answered."""
-        cursor: str | None = None
-        while True:
-            step = self.send(steps.at(cursor))
-            yield step
-            cursor = step.cursor
-            if cursor is None:
-                return
+    def _take(self, step: Step) -> Any:  # noqa: ANN401  as the operation expects
+        if isinstance(step, ApiCall):
+            return self.send(step)
+        return step.call() if isinstance(step, Blocking) else self._pause(step)
 
-    def steps(self, steps: SteppedCall[S]) -> Iterator[S]:
-        """Take step after step; after each, yield what they have come to."""
-        found: S | None = None
-        for step in self.answers(steps):
-            found = step if found is None else steps.total([found, step])
-            yield found
+    def _pause(self, pause: Pause) -> None:
+        self._sleep(pause.seconds)
+
+    @property
+    def clock(self) -> operations.Clock:
+        """The clock of waits, in seconds."""
+        return operations.monotonic
 
     # ------------------------------------------------------------------------------------ queues
 
@@ -262,7 +223,7 @@ class Client(Uploading, Batching, Looking):
     pause_queue = _sent(queues.pause_queue)
     resume_queue = _sent(queues.resume_queue)
     purge_queue = _sent(queues.purge_queue)
-    recount_queue = _stepped(queues.recount_queue)
+    recount_queue = _total(queues.recount_queue)
     reindex_queue = _sent(queues.reindex_queue)
     get_signing_secret = _sent(queues.get_signing_secret)
     rotate_signing_secret = _sent(queues.rotate_signing_secret)
@@ -274,35 +235,27 @@ class Client(Uploading, Batching, Looking):
     list_schedules = _listed(queues.list_schedules)
     delete_schedule = _sent(queues.delete_schedule)
     run_schedule = _sent(queues.run_schedule)
-
-    @named
-    def edit_queue(self, name: str, **changes: Unpack[QueueFields]) -> Queue:
-        """Change some settings and leave the others; those in objects one by one too.
-
-        Raises NotFound, InvalidRequest naming the field, or VersionMismatch when others keep
-        changing the queue at the same time.
-        """
-        for _ in range(_EDITS - 1):
-            with suppress(VersionMismatch):
-                return self.replace_queue(queues.merged(self.get_queue(name), changes))
-        return self.replace_queue(queues.merged(self.get_queue(name), changes))
+    edit_queue = _run(operations.edit_queue)
 
     # ------------------------------------------------------------------------------------- tasks
 
     enqueue = _sent(tasks.enqueue)
-    upload_payload = _sent(upload_payload)
+    upload_payload = _sent(payloads.upload_payload)
+    upload = _run(payloads.upload)
+    enqueue_file = _run(payloads.enqueue_file)
+    download = _run(payloads.download)
     get_task = _sent(tasks.get_task)
     delete_task = _sent(tasks.delete_task)
     cancel_task = _sent(tasks.cancel_task)
     explain_task = _sent(tasks.explain_task)
     list_tasks = _listed(tasks.list_tasks)
-    count_tasks = _stepped(tasks.count_tasks)
-    delete_tasks = _stepped(tasks.delete_tasks)
-    undo = _stepped(tasks.undo)
-    restart_tasks = _stepped(tasks.restart_tasks)
-    run_tasks = _stepped(tasks.run_tasks)
-    move_tasks = _stepped(tasks.move_tasks)
-    cancel_tasks = _stepped(tasks.cancel_tasks)
+    count_tasks = _total(tasks.count_tasks)
+    delete_tasks = _total(tasks.delete_tasks)
+    undo = _total(tasks.undo)
+    restart_tasks = _total(tasks.restart_tasks)
+    run_tasks = _total(tasks.run_tasks)
+    move_tasks = _total(tasks.move_tasks)
+    cancel_tasks = _total(tasks.cancel_tasks)
 
     def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
@@ -314,90 +267,36 @@ class Client(Uploading, Batching, Looking):
         back: NotEnqueued is raised when all are sent, with the ``results``; with *errors*
         ``"return"`` they are results like the others.
         """
-        raising = raises(errors)
-        results = list(self.enqueue_each(queue, new, errors="return"))
-        return checked(results, raising=raising)
+        return self.run(operations.enqueue_many(queue, new, self.codec, errors))
 
     def enqueue_each(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
     ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: each batch goes out when its results are consumed.
+        """Do the same in constant memory: each chunk goes out when its results are consumed.
 
-        The first entry that comes out INVALID raises NotEnqueued in its place; those of its batch
+        The first entry that comes out INVALID raises NotEnqueued in its place; those of its chunk
         are sent then, and none that come after.
         """
-        raising = raises(errors)
-        place = 0
-        for batch in batches_of(new, self.codec):
-            for result in self.send(tasks.enqueue_entries(queue, batch)):
-                if raising and result.outcome == "INVALID":
-                    raise tasks.not_enqueued({f"tasks[{place}]": result.detail or ""}, [result])
-                yield result
-                place += 1
+        return self.stream(operations.enqueue_each(queue, new, self.codec, errors))
 
-    def wait(
-        self,
-        id: str,
-        *,
-        timeout: float | None = None,
-        payload: bool | None = None,
-    ) -> Task:
+    def wait(self, id: str, *, timeout: float | None = None, payload: bool | None = None) -> Task:
         """Return a task once it has ended, SUCCEEDED or DEAD; moves and retries are no end.
 
-        It hears of the end at once over a file and from a service on this machine.  A deployment
-        on AWS is asked again after 1 to 5 seconds: waiting there would cost more.
+        Over a file and from a service on this machine the answer comes at the end of the task.  A
+        deployment on AWS is asked again after 1 to 5 seconds: waiting there would cost more.
         *timeout* is in seconds; None waits for as long as it takes.  *payload* as in ``get_task``.
         Raises TimeoutError, and NotFound, also as soon as the task is gone: its queue keeps none
         that have ended so, or it was deleted.
         """
-        for look in self._looks(id, timeout, payload=payload):  # noqa: B007  the last one
-            pass
-        if not look.ended:
-            raise not_ended(id, timeout, look.task.state)
-        return look.task
+        return self.run(waiting.wait(id, timeout=timeout, payload=payload, clock=self.clock))
 
-    def updates(
-        self,
-        id: str,
-        *,
-        timeout: float | None = None,
-    ) -> Iterator[JsonValue]:
+    def updates(self, id: str, *, timeout: float | None = None) -> Iterator[JsonValue]:
         """Go through the progress of a task as its worker shows it, until the task has ended.
 
         What changes between two looks, half a second apart or as in ``wait``, is not seen.
         Raises as ``wait`` does, and Unreadable.
         """
-        shown = NO_PROGRESS
-        for look in self._looks(id, timeout, payload=False, turn=UPDATES_EVERY):
-            progress = bytes(look.task.progress_json)
-            if progress not in {shown, NO_PROGRESS}:
-                yield look.task.progress
-            shown = progress
-        if not look.ended:
-            raise not_ended(id, timeout, look.task.state)
-
-    def _looks(
-        self,
-        id: str,
-        timeout: float | None,
-        *,
-        payload: bool | None,
-        turn: float | None = None,
-    ) -> Iterator[TaskLook]:
-        """Look at a task again and again, at least once, until it has ended or time is over."""
-        pace = LookPace(timeout, turn=turn or self._calls.turn_seconds)
-        look = self.send(look_at_task(id, payload=payload))
-        yield look
-        while not look.ended:
-            step = pace.after(look)
-            if step is None:
-                return
-            if step.rest:
-                self._sleep(step.rest)
-            call = look_at_task(id, payload=payload, wait_seconds=step.wait)
-            with self._turns:
-                look = self.send(call, timeout=self.settings.timeout + step.wait)
-            yield look
+        return self.stream(waiting.updates(id, timeout=timeout, clock=self.clock))
 
     # ------------------------------------------------------------------------------------ actions
 
@@ -410,39 +309,24 @@ class Client(Uploading, Batching, Looking):
 
     # ------------------------------------------------------------------------------------ batches
 
-    create_batch = _sent_with_calls(batches.create_batch)
+    create_batch = _run(filling.create_batch)
     get_batch = _sent(batches.get_batch)
     list_batches = _listed(batches.list_batches)
     close_batch = _sent(batches.close_batch)
-    batch_results = _stepped(batches.batch_results)
+    batch_results = _total(batches.batch_results)
     batch_steps = _sent(batches.batch_steps)
-    cancel_batch = _stepped(batches.cancel_batch)
-    recount_batch = _stepped(batches.recount_batch)
+    cancel_batch = _total(batches.cancel_batch)
+    recount_batch = _total(batches.recount_batch)
     delete_batch = _sent(batches.delete_batch)
 
-    def batch(
-        self,
-        *,
-        on_ended: SpawnedTask | None = None,
-        on_succeeded: SpawnedTask | None = None,
-        on_failed: SpawnedTask | None = None,
-        id: str | None = None,
-        expires_in_seconds: float | None = None,
-    ) -> BatchWriter:
+    def batch(self, *, id: str | None = None, **fields: Unpack[BatchFields]) -> BatchWriter:
         """Make a batch and fill it, in a ``with`` block that closes it at its end.
 
-        Should the block raise, the batch stays open, and expires.  Callbacks are as in
+        If the block raises, the batch stays open, and expires.  Callbacks are as in
         ``create_batch``, those of an app as ``report.s(…)``; queues that the app declares
         are made where they are missing, and others must exist.
         """
-        create = batches.create_batch(
-            id=id,
-            on_ended=on_ended,
-            on_succeeded=on_succeeded,
-            on_failed=on_failed,
-            expires_in_seconds=expires_in_seconds,
-        )
-        return BatchWriter(self, create, (on_ended, on_succeeded, on_failed))
+        return BatchWriter(self, id, fields)
 
     # ------------------------------------------------------------------------------------ workers
 
@@ -450,19 +334,11 @@ class Client(Uploading, Batching, Looking):
     open_lease = _sent(work.open_lease)
     extend_lease = _sent(work.extend_lease)
     close_lease = _sent(work.close_lease)
+    report = _run(operations.report)
     put_worker = _sent(work.put_worker)
     list_workers = _listed(work.list_workers)
     quiet_worker = _sent(work.quiet_worker)
     stop_worker = _sent(work.stop_worker)
-
-    def report(self, queue: str, reports: Sequence[Report]) -> list[Reported]:
-        """Report on tasks of *queue*; one result for each, in their order."""
-        results: list[Reported] = []
-        for start in range(0, len(reports), limits.BATCH):
-            some = reports[start : start + limits.BATCH]
-            answered = self.send(work.report_batch(queue, some))
-            results += answered
-        return results
 
     # -------------------------------------------------------------------------------- the service
 

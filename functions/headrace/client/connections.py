@@ -1,17 +1,12 @@
 """What a client's requests go through: its network, what stands in for it, or this process."""
 
-import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode
 
 CONNECT_WITHIN: Final = 5.0
 """Seconds until there is a connection, or less where a try may take less."""
 
 MOST_CONNECTIONS: Final = 100
-
-_IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
-_PLAIN_PATH: Final = re.compile(rf"[\w.\-{re.escape(_IN_PATHS)}]*", re.ASCII)
 
 
 class Unanswered(Exception):
@@ -68,11 +63,3 @@ class AsyncConnections(_Connections, Protocol):
 
     async def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  likewise
     async def aclose(self) -> None: ...
-
-
-def path_and_query(url: str, params: Mapping[str, str] | None) -> tuple[str, str]:
-    """Return the two of *url*, a path that may have a query; *params* replace that."""
-    if _PLAIN_PATH.fullmatch(url):  # as nearly always
-        return url, urlencode(params) if params else ""
-    path, _, query = url.partition("#")[0].partition("?")
-    return quote(path, safe=_IN_PATHS), urlencode(params) if params else query

@@ -19,8 +19,8 @@ from headrace.client.connections import (
     CONNECT_WITHIN,
     MOST_CONNECTIONS,
     Unanswered,
-    path_and_query,
 )
+from headrace.client.http import path_and_query
 
 _NEVER_SENT: Final = (httpcore.ConnectError, httpcore.ConnectTimeout, httpcore.PoolTimeout)
 _LOST: Final = (

@@ -3,15 +3,14 @@
 Tasks are gathered into the calls that carry 25 of them, each queue's for themselves.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypedDict, TypeVar, Unpack
 
-from headrace.client.calls import ApiCall
-from headrace.client.calls.batches import close_batch
+from headrace.client.calls import batches
 from headrace.client.calls.tasks import enqueue_entries, not_enqueued
 from headrace.client.codec import Codec
-from headrace.client.queue_making import awith_queues, with_queues
+from headrace.client.operations import Operation, sent, with_queues
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
 from headrace.domain.errors import BatchExists
@@ -21,33 +20,54 @@ from headrace.wire.tasks import Enqueued
 
 T = TypeVar("T")
 
-_CALL_BYTES = limits.BODY_BYTES - 1024  # the brackets around the entries
+_CALL_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 
 
-class Sender(Protocol):
-    """What sends calls: a client."""
-
-    @property
-    def codec(self) -> Codec: ...
-    def send(self, call: ApiCall[T]) -> T: ...
-
-
-class AsyncSender(Protocol):
-    """The same from an event loop."""
+class _Runs(Protocol):
+    """A client."""
 
     @property
     def codec(self) -> Codec: ...
-    async def send(self, call: ApiCall[T]) -> T: ...
+    def run(self, operation: Operation[T]) -> T: ...
+
+
+class _AsyncRuns(Protocol):
+    """A client for an event loop."""
+
+    @property
+    def codec(self) -> Codec: ...
+    async def run(self, operation: Operation[T]) -> T: ...
+
+
+class BatchFields(TypedDict, total=False):
+    """The callbacks of a batch, and how long the service remembers it."""
+
+    on_ended: SpawnedTask | None
+    on_succeeded: SpawnedTask | None
+    on_failed: SpawnedTask | None
+    expires_in_seconds: float | None
+
+
+def create_batch(
+    *, id: str | None = None, total: int | None = None, **fields: Unpack[BatchFields]
+) -> Operation[BatchSeen]:
+    """Make a batch.  Repeats are safe: one without an id gets one here.
+
+    Each callback is a task that the service enqueues, once; queues that the callback's app
+    declares are made where they are missing.  *total* is how many tasks will be enqueued into the
+    batch; left out, close it when that is known.
+
+    Raises BatchExists for another batch of this id, and InvalidRequest naming the field.
+    """
+    call = batches.create_batch(id=id, total=total, **fields)
+    return with_queues(fields.values(), lambda: sent(call))
 
 
 class _Filling:
-    """What is gathered, and how many members there are."""
+    """The tasks that are gathered, and the number of members."""
 
-    def __init__(
-        self, codec: Codec, create: ApiCall[BatchSeen], callbacks: Iterable[object] = ()
-    ) -> None:
-        self._codec, self._create = codec, create
-        self._callbacks = tuple(callbacks)
+    def __init__(self, codec: Codec, id: str | None, fields: BatchFields) -> None:
+        self._codec, self._create = codec, create_batch(id=id, **fields)
         self._calls: dict[str, SpawnedTask] = {}  # the last of each queue
         self._gathered: dict[str, list[bytes]] = {}
         self._given: set[str | None] = set()  # ids of the program's own, which may come again
@@ -64,13 +84,19 @@ class _Filling:
             raise RuntimeError("the batch is made when its `with` block begins")
         return self.batch.id
 
-    def _begin(self, batch: BatchSeen) -> None:
-        self.batch, self._before = batch, batch.direct
+    def _begin(self) -> Operation[None]:
+        self.batch = yield from self._create
+        self._before = self.batch.direct
 
-    def _check_complete(self) -> None:
-        """Raise BatchExists if the batch has members that this block has not counted."""
+    def _end(self) -> Operation[None]:
+        """Send what is gathered and close the batch.
+
+        Raises BatchExists if the batch has members that this block has not counted.
+        """
+        yield from self._flush()
         if self._before > len(self._repeated):
             raise self._filled_before()
+        self.batch = yield batches.close_batch(self.id, self.total)
 
     def _filled_before(self) -> BatchExists:
         return BatchExists(
@@ -81,8 +107,8 @@ class _Filling:
             " number of all its members: client.close_batch(id, total)"
         )
 
-    def _gather(self, task: SpawnedTask) -> tuple[str, list[bytes]] | None:
-        """Add *task*; return a call's worth of its queue if there is one now."""
+    def _add(self, task: SpawnedTask) -> Operation[None]:
+        """Add *task*; send a call's worth of its queue if there is one now."""
         check_call(task, "task")
         if self._before and task.id is None and task.unique_for_seconds is None:
             raise self._filled_before()  # no repeat: it would be one member more
@@ -93,14 +119,19 @@ class _Filling:
         full = len(there) == limits.BATCH
         if full or sum(map(len, there)) + len(there) + len(entry) >= _CALL_BYTES:
             self._gathered[task.queue] = [entry]
-            return task.queue, there
-        there.append(entry)
-        return None
+            yield from self._send(task.queue, there)
+        else:
+            there.append(entry)
 
-    def _rest(self) -> list[tuple[str, list[bytes]]]:
-        rest = [(queue, entries) for queue, entries in self._gathered.items() if entries]
-        self._gathered = {}
-        return rest
+    def _flush(self) -> Operation[None]:
+        gathered, self._gathered = self._gathered, {}
+        for queue, entries in gathered.items():
+            yield from self._send(queue, entries)
+
+    def _send(self, queue: str, entries: list[bytes]) -> Operation[None]:
+        call = enqueue_entries(queue, entries)
+        results = yield from with_queues([self._calls[queue]], lambda: sent(call))
+        self._count(results)
 
     def _count(self, results: Sequence[Enqueued]) -> None:
         """Count the members among *results*.  Raises NotEnqueued for entries that are INVALID."""
@@ -127,15 +158,13 @@ def _task(queue: str, payload: JsonValue, fields: dict[str, Any]) -> SpawnedTask
 class BatchWriter(_Filling):
     """A batch that is filled in a ``with`` block; see ``Client.batch``."""
 
-    def __init__(
-        self, client: Sender, create: ApiCall[BatchSeen], callbacks: Iterable[object] = ()
-    ) -> None:
-        super().__init__(client.codec, create, callbacks)
+    def __init__(self, client: _Runs, id: str | None, fields: BatchFields) -> None:
+        super().__init__(client.codec, id, fields)
         self._client = client
 
     def __enter__(self) -> Self:
         """Make the batch."""
-        self._begin(self._sent(self._create, self._callbacks))
+        self._client.run(self._begin())
         return self
 
     def __exit__(
@@ -146,9 +175,7 @@ class BatchWriter(_Filling):
         Raises BatchExists for a batch that has members from before: it would never end.
         """
         if kind is None:
-            self.flush()
-            self._check_complete()
-            self.batch = self._client.send(close_batch(self.id, self.total))
+            self._client.run(self._end())
 
     def add(self, task: SpawnedTask) -> None:
         """Add a call, as ``send.s(to="ada")`` is one.
@@ -156,39 +183,27 @@ class BatchWriter(_Filling):
         Raises InvalidRequest or PayloadTooLarge for what is known at once, and NotEnqueued for an
         entry that came out INVALID of those before.
         """
-        if (call := self._gather(task)) is not None:
-            self._send(*call)
+        self._client.run(self._add(task))
 
     def enqueue(self, queue: str, payload: JsonValue = None, **fields: Any) -> None:  # noqa: ANN401 (as Client.enqueue)
-        """Add a task of *queue*, with the fields that ``Client.enqueue`` takes, likewise."""
+        """Add a task of *queue*, with the fields that ``Client.enqueue`` takes."""
         self.add(_task(queue, payload, fields))
 
     def flush(self) -> None:
         """Send what is gathered."""
-        for call in self._rest():
-            self._send(*call)
-
-    def _send(self, queue: str, entries: list[bytes]) -> None:
-        results = self._sent(enqueue_entries(queue, entries), [self._calls[queue]])
-        self._count(results)
-
-    def _sent(self, call: ApiCall[T], calls: Iterable[object]) -> T:
-        """Send *call*, and once more when a queue of *calls* was missing that their app makes."""
-        return with_queues(self._client, calls, lambda: self._client.send(call))
+        self._client.run(self._flush())
 
 
 class AsyncBatchWriter(_Filling):
     """A batch that is filled in an ``async with`` block; see ``AsyncClient.batch``."""
 
-    def __init__(
-        self, client: AsyncSender, create: ApiCall[BatchSeen], callbacks: Iterable[object] = ()
-    ) -> None:
-        super().__init__(client.codec, create, callbacks)
+    def __init__(self, client: _AsyncRuns, id: str | None, fields: BatchFields) -> None:
+        super().__init__(client.codec, id, fields)
         self._client = client
 
     async def __aenter__(self) -> Self:
         """Make the batch."""
-        self._begin(await self._sent(self._create, self._callbacks))
+        await self._client.run(self._begin())
         return self
 
     async def __aexit__(
@@ -199,28 +214,16 @@ class AsyncBatchWriter(_Filling):
         Raises BatchExists for a batch that has members from before: it would never end.
         """
         if kind is None:
-            await self.flush()
-            self._check_complete()
-            self.batch = await self._client.send(close_batch(self.id, self.total))
+            await self._client.run(self._end())
 
     async def add(self, task: SpawnedTask) -> None:
         """Add a call, as ``send.s(to="ada")`` is one; raises as BatchWriter does."""
-        if (call := self._gather(task)) is not None:
-            await self._send(*call)
+        await self._client.run(self._add(task))
 
     async def enqueue(self, queue: str, payload: JsonValue = None, **fields: Any) -> None:  # noqa: ANN401 (as Client.enqueue)
-        """Add a task of *queue*, with the fields that ``AsyncClient.enqueue`` takes, likewise."""
+        """Add a task of *queue*, with the fields that ``AsyncClient.enqueue`` takes."""
         await self.add(_task(queue, payload, fields))
 
     async def flush(self) -> None:
         """Send what is gathered."""
-        for call in self._rest():
-            await self._send(*call)
-
-    async def _send(self, queue: str, entries: list[bytes]) -> None:
-        results = await self._sent(enqueue_entries(queue, entries), [self._calls[queue]])
-        self._count(results)
-
-    async def _sent(self, call: ApiCall[T], calls: Iterable[object]) -> T:
-        """Send *call*, and once more when a queue of *calls* was missing that their app makes."""
-        return await awith_queues(self._client, calls, lambda: self._client.send(call))
+        await self._client.run(self._flush())

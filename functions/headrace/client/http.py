@@ -6,9 +6,11 @@ knows a repeat; where it has none, it is repeated only if it surely did not happ
 """
 
 import random
+import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -47,7 +49,6 @@ from headrace.domain.errors import (
     Unauthenticated,
     Unavailable,
 )
-from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.retry import RetryStrategy
 
 if TYPE_CHECKING:
@@ -64,11 +65,6 @@ _REFUSED: Final = 400
 _SERVER_ERROR: Final = 500
 _NOT_FOUND: Final = 404
 _TOO_MANY: Final = 429
-_TURN_SECONDS: Final = 2.0
-"""How long a wait for the end of a task has a connection before the next one may have it.
-
-Those that wait have half of them, so that all other calls find theirs.
-"""
 _BY_STATUS: Final[dict[int, type[HeadraceError]]] = {
     400: InvalidRequest,
     401: Unauthenticated,
@@ -83,6 +79,9 @@ _BY_CODE: Final = {
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, HeadraceError)
 }
+
+_IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
+_PLAIN_PATH: Final = re.compile(rf"[\w.\-{re.escape(_IN_PATHS)}]*", re.ASCII)
 
 _SPREAD: Final = RetryStrategy(base_seconds=0.1, max_delay_seconds=_LONGEST_WAIT / 2, jitter=1)
 """Any wait up to 0.2 s after the first try, up to twice as long after each further one."""
@@ -102,8 +101,8 @@ class HttpCalls:
             "User-Agent": "headrace-python",
         }
         self._over_network = over_network = isinstance(settings.address, HttpAddress)
+        # Long polls may use half of the connections, so that all other calls find one.
         self.turns = MOST_CONNECTIONS // 2 if over_network else sys.maxsize
-        self.turn_seconds = _TURN_SECONDS if over_network else float(WAIT_SECONDS)
 
     def connections(self, transport: "httpx.BaseTransport | None") -> Connections:
         """What requests go through; *transport* takes the place of the network."""
@@ -138,7 +137,7 @@ class HttpCalls:
         call: ApiCall[T],
         timeout: float | None,
     ) -> SentRequest:
-        """The request that *call* is; *timeout* takes the place of the one in the settings.
+        """Return the request of *call*; *timeout* takes the place of the one in the settings.
 
         Raises InvalidRequest for a path or parameter that is no text.
         """
@@ -157,7 +156,7 @@ class HttpCalls:
             params=call.params or None,
             content=body,
             headers=headers,
-            timeout=self._settings.timeout if timeout is None else timeout,
+            timeout=call.wait_seconds + (self._settings.timeout if timeout is None else timeout),
         )
 
     def wait_after(self, failed: CallFailed, request: SentRequest, tries: int) -> float:
@@ -173,11 +172,16 @@ class HttpCalls:
         spread = _SPREAD.delay_seconds(tries, random.random())  # noqa: S311 (spreads load, hides nothing)
         return spread if failed.wait is None else min(failed.wait, _LONGEST_WAIT) + spread / 10
 
-    def unanswered(self, call: ApiCall[T], why: Unanswered) -> CallFailed | Unavailable:
-        """The error of a try of *call* to which no answer came; it says all that is known."""
+    def unanswered(self, call: ApiCall[T], why: Unanswered) -> CallFailed:
+        """Return the failure of a try of *call* that got no answer.
+
+        Raises Unavailable if the call must not be repeated.
+        """
         where = f"{call.method} {self._base}{call.path}"
         unavailable = Unavailable(f"{where} got no answer: {why}")
-        return CallFailed(unavailable) if call.repeatable or not why.sent else unavailable
+        if why.sent and not call.repeatable:
+            raise unavailable from None
+        return CallFailed(unavailable)
 
     def read(self, call: ApiCall[T], response: ReceivedAnswer) -> T:
         """What *call* is answered.  Raises CallFailed, or an error of headrace.domain.errors."""
@@ -264,3 +268,11 @@ def _seconds(response: ReceivedAnswer, header: str) -> float | None:
         return max(0.0, float(named))
     except ValueError:
         return None
+
+
+def path_and_query(url: str, params: Mapping[str, str] | None) -> tuple[str, str]:
+    """Return the two of *url*, a path that may have a query; *params* replace that."""
+    if _PLAIN_PATH.fullmatch(url):  # as nearly always
+        return url, urlencode(params) if params else ""
+    path, _, query = url.partition("#")[0].partition("?")
+    return quote(path, safe=_IN_PATHS), urlencode(params) if params else query

@@ -1,6 +1,5 @@
 """Payloads of up to 1 GiB: uploaded from a file, and fetched into one, a part at a time."""
 
-import asyncio
 import os
 import shutil
 from collections.abc import Iterator
@@ -8,21 +7,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol, TypeAlias, TypeVar
+from typing import BinaryIO, Final, TypeAlias, Unpack
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import msgspec
 
 from headrace.client.calls import ApiCall, path_of, posts, reads, without_none
+from headrace.client.calls.tasks import enqueue
+from headrace.client.operations import Blocking, Operation
+from headrace.client.sending import NewTaskFields
 from headrace.domain import limits
 from headrace.domain.errors import HeadraceError, InvalidRequest, Unavailable
 from headrace.wire.tasks import Enqueued, Task, UploadGranted
 
 PayloadFile: TypeAlias = str | os.PathLike[str] | BinaryIO
 """A path, or a file opened for bytes that can be read twice."""
-
-T = TypeVar("T")
 
 _PART: Final = 1024 * 1024
 _SECONDS: Final = 60.0  # that nothing moves
@@ -34,14 +34,6 @@ class PayloadLost(HeadraceError):
 
     code = "payload_lost"
     title = "Payload lost"
-
-
-class _Sends(Protocol):
-    def send(self, call: ApiCall[T]) -> T: ...
-
-
-class _AsyncSends(Protocol):
-    async def send(self, call: ApiCall[T]) -> T: ...
 
 
 def upload_payload(
@@ -57,70 +49,36 @@ def upload_payload(
     return replace(call, key=None)  # one whose answer was lost has done nothing
 
 
-class Uploading:
-    """What a client does with files, in the thread that calls it."""
+def upload(queue: str, file: PayloadFile, *, id: str | None = None) -> Operation[str]:
+    """Upload *file* as the payload of one task of *queue*; return its ``payload_ref``.
 
-    def upload(self: _Sends, queue: str, file: PayloadFile, *, id: str | None = None) -> str:
-        """Upload *file* as the payload of one task of *queue*; return its ``payload_ref``.
-
-        Enqueue it within the hour.  The file is read twice, and never held.
-        Raises InvalidRequest for one that is empty or larger than 1 GiB, NotFound, Unavailable.
-        """
-        with _opened(file) as stream:
-            size, digest = _measured(stream)
-            granted = self.send(upload_payload(queue, size=size, digest=digest, id=id))
-            _put(granted, stream)
-        return granted.payload_ref
-
-    def enqueue_file(
-        self: Any,
-        queue: str,
-        file: PayloadFile,
-        **fields: Any,  # noqa: ANN401  those of ``enqueue``
-    ) -> Enqueued:
-        """Upload *file* and put one task with it into *queue*; *fields* as in ``enqueue``."""
-        ref = self.upload(queue, file, id=fields.get("id"))
-        made: Enqueued = self.enqueue(queue, payload_ref=ref, **fields)
-        return made
-
-    def download(self, task: Task, to: str | os.PathLike[str]) -> Path:
-        """Write the uploaded payload of *task* to the path *to*, and return that.
-
-        Raises PayloadLost when it is not what was uploaded, and Unavailable.
-        """
-        return fetched(task, to)
+    Enqueue it within the hour.  The file is read twice, and never held.
+    Raises InvalidRequest for one that is empty or larger than 1 GiB, NotFound, Unavailable.
+    """
+    with _opened(file) as stream:
+        size, digest = yield Blocking(lambda: _measured(stream))
+        granted: UploadGranted = yield upload_payload(queue, size=size, digest=digest, id=id)
+        yield Blocking(lambda: _put(granted, stream))
+    return granted.payload_ref
 
 
-class AsyncUploading:
-    """The same for an event loop: files are read and written in threads."""
+def enqueue_file(
+    queue: str, file: PayloadFile, **fields: Unpack[NewTaskFields]
+) -> Operation[Enqueued]:
+    """Upload *file* and put one task with it into *queue*; *fields* as in ``enqueue``."""
+    ref = yield from upload(queue, file, id=fields.get("id"))
+    fields["payload_ref"] = ref
+    made: Enqueued = yield enqueue(queue, **fields)
+    return made
 
-    async def upload(
-        self: _AsyncSends, queue: str, file: PayloadFile, *, id: str | None = None
-    ) -> str:
-        """Upload *file* as the payload of one task of *queue*; return its ``payload_ref``.
 
-        As the synchronous twin.
-        """
-        with _opened(file) as stream:
-            size, digest = await asyncio.to_thread(_measured, stream)
-            granted = await self.send(upload_payload(queue, size=size, digest=digest, id=id))
-            await asyncio.to_thread(_put, granted, stream)
-        return granted.payload_ref
+def download(task: Task, to: str | os.PathLike[str]) -> Operation[Path]:
+    """Write the uploaded payload of *task* to the path *to*, and return that.
 
-    async def enqueue_file(
-        self: Any,
-        queue: str,
-        file: PayloadFile,
-        **fields: Any,  # noqa: ANN401  those of ``enqueue``
-    ) -> Enqueued:
-        """Upload *file* and put one task with it into *queue*; *fields* as in ``enqueue``."""
-        ref = await self.upload(queue, file, id=fields.get("id"))
-        made: Enqueued = await self.enqueue(queue, payload_ref=ref, **fields)
-        return made
-
-    async def download(self, task: Task, to: str | os.PathLike[str]) -> Path:
-        """Write the uploaded payload of *task* to the path *to*, and return that."""
-        return await asyncio.to_thread(fetched, task, to)
+    Raises PayloadLost when it is not what was uploaded, and Unavailable.
+    """
+    path: Path = yield Blocking(lambda: fetched(task, to))
+    return path
 
 
 def fetched(task: Task, to: str | os.PathLike[str]) -> Path:

@@ -24,7 +24,7 @@ from headrace.domain.values import convert
 from headrace.wire.tasks import LeasedTask, Task
 
 if TYPE_CHECKING:
-    from headrace.client.queue_making import QueueMaker
+    from headrace.client.operations import QueueMaker
 
 Seconds: TypeAlias = float
 ResultOf: TypeAlias = Callable[[Task], Any]

@@ -5,15 +5,16 @@ turn; the batch that makes it says which one it has become.  Where a step before
 was cancelled, that never comes, and whoever waits is told.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
-from headrace.client.calls import ApiCall, PagedCall, batches, tasks
-from headrace.client.calls.waiting import CallSteps, TaskLook, if_kept, look_at_task, result_of
+from headrace.client.calls import batches, tasks
+from headrace.client.calls.waiting import LookPace, TaskLook, if_kept, look_at_task, result_of
+from headrace.client.operations import Clock, Operation, every_entry, whole
 from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.domain.workflow import is_relay, part_id, root_id
 from headrace.wire.batches import BatchResult, BatchSeen
@@ -33,19 +34,6 @@ else:
     T_co = TypeVar("T_co", covariant=True)
 
 T = TypeVar("T")
-_Steps: TypeAlias = Generator[ApiCall[Any], Any, T]
-
-
-def every(pages: PagedCall[T]) -> _Steps[list[T]]:
-    """Ask for all pages of a list; return its entries."""
-    found: list[T] = []
-    cursor: str | None = None
-    while True:
-        page = yield pages.at(cursor)
-        found += page.entries
-        cursor = page.cursor
-        if cursor is None:
-            return found
 
 
 class StepsPlan(Protocol):
@@ -108,7 +96,7 @@ class StepsWaiting:
             raise TimeoutError(f"{which} has not ended within {seconds or 0:g} s")
         return ended
 
-    def look(self) -> CallSteps[StepsLook]:
+    def look(self) -> Operation[StepsLook]:
         """Look at the steps.  Raises TaskDead where one will not be made, and NotFound."""
         self._pause = self._pause or (yield from self._poll_after())
         if any(name not in self._made for name in self.names):
@@ -118,7 +106,7 @@ class StepsWaiting:
             found[name] = yield from self._task(name)
         return StepsLook(found, self._pause)
 
-    def _poll_after(self) -> _Steps[float]:
+    def _poll_after(self) -> Operation[float]:
         """After how many seconds the service says to look again: with a task that it keeps."""
         try:
             look: TaskLook = yield look_at_task(root_id(self.id, 0), payload=False)
@@ -126,19 +114,19 @@ class StepsWaiting:
         except NotFound:
             return _USUAL
 
-    def _task(self, name: str) -> _Steps[TaskLook | None]:
+    def _task(self, name: str) -> Operation[TaskLook | None]:
         if name not in self._made:
             return None
         with if_kept(self._made[name]):
             look: TaskLook = yield look_at_task(self._made[name], payload=False)
             return look
 
-    def _look_for_turns(self) -> _Steps[None]:
+    def _look_for_turns(self) -> Operation[None]:
         prefix = part_id(self.id, "")
         whole: BatchSeen = yield batches.get_batch(self.id)
         parts: dict[str, BatchSeen] = {}
         if whole.dead or whole.cancelled_at:
-            for one in (yield from every(batches.list_batches(prefix=prefix))):
+            for one in (yield from every_entry(batches.list_batches(prefix=prefix))):
                 parts[one.id.removeprefix(prefix)] = one
         else:
             for name in self.names:
@@ -151,7 +139,7 @@ class StepsWaiting:
             for callback in parts[name].callbacks.values():
                 self._made[name] = str(callback.task_id)
 
-    def _check(self, name: str, part: BatchSeen) -> _Steps[None]:
+    def _check(self, name: str, part: BatchSeen) -> Operation[None]:
         """Raise TaskDead where the step *name*, which *part* makes, will not be made."""
         which = f"step {name} of workflow {self.id}"
         if any(one.task_id is None for one in part.callbacks.values()):
@@ -215,14 +203,11 @@ class WorkflowRun(Generic[T_co]):
         run that was not started here.
         """
         waiting = _Waiting(self.id, self.plan, step, timeout)
-        found = self.client._looked(waiting.steps.look, waiting.seconds)  # noqa: SLF001  by its own clock
-        return waiting.result(found)
+        return self.client.run(waiting.result(self.client.clock))
 
     def show(self) -> WorkflowState:
         """Return how it stands.  Raises NotFound."""
-        whole = self.client.get_batch(self.id)
-        joins = _joins(self.id, self.client.list_batches(prefix=part_id(self.id, "")))
-        return WorkflowState(whole, joins, self.client.batch_results(self.id).results)
+        return self.client.run(_state(self.id))
 
     def cancel(self) -> int:
         """Cancel the whole: no step is made any more, and those that have not ended are cancelled.
@@ -249,15 +234,11 @@ class AsyncWorkflowRun(Generic[T_co]):
     async def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109  likewise
         """Wait for the end of a step and return its result; as that of WorkflowRun."""
         waiting = _Waiting(self.id, self.plan, step, timeout)
-        found = await self.client._looked(waiting.steps.look, waiting.seconds)  # noqa: SLF001  by its own clock
-        return waiting.result(found)
+        return await self.client.run(waiting.result(self.client.clock))
 
     async def show(self) -> WorkflowState:
         """Return how it stands.  Raises NotFound."""
-        whole = await self.client.get_batch(self.id)
-        parts = self.client.list_batches(prefix=part_id(self.id, ""))
-        joins = _joins(self.id, [one async for one in parts])
-        return WorkflowState(whole, joins, (await self.client.batch_results(self.id)).results)
+        return await self.client.run(_state(self.id))
 
     async def cancel(self) -> int:
         """Cancel the whole; as that of WorkflowRun.  Raises NotFound."""
@@ -277,14 +258,23 @@ class _Waiting:
         self._plan, self._step = plan, None if step is None else str(step)
         self.steps = StepsWaiting(id, plan, plan.last if self._step is None else (self._step,))
 
-    def result(self, found: StepsLook) -> Any:  # noqa: ANN401  as the type hints say
-        """Return the result by what was *found*.  Raises as WorkflowRun.result() does."""
+    def result(self, clock: Clock) -> Operation[Any]:
+        """Wait for the result.  Raises as WorkflowRun.result() does."""
+        pace = LookPace(self.seconds, turn=0, clock=clock)
+        found = yield from self.steps.look()
+        while not found.ended and (yield from pace.next(found)) is not None:
+            found = yield from self.steps.look()
         tasks = self.steps.ended(found, self.seconds)
         if self._step is None:
             return self._plan.read(tasks)
         return self._plan.read_step(self._step, tasks[self._step])
 
 
-def _joins(id: str, parts: Iterable[BatchSeen]) -> dict[str, BatchSeen]:
-    named = {batch.id.removeprefix(part_id(id, "")): batch for batch in parts}
-    return {name: batch for name, batch in named.items() if not is_relay(name)}
+def _state(id: str) -> Operation[WorkflowState]:
+    whole_batch: BatchSeen = yield batches.get_batch(id)
+    prefix = part_id(id, "")
+    parts = yield from every_entry(batches.list_batches(prefix=prefix))
+    named = {batch.id.removeprefix(prefix): batch for batch in parts}
+    joins = {name: batch for name, batch in named.items() if not is_relay(name)}
+    results = yield from whole(batches.batch_results(id))
+    return WorkflowState(whole_batch, joins, results.results)

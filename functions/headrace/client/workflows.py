@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, overl
 
 from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
-from headrace.client.calls.tasks import enqueue_task
+from headrace.client.calls.tasks import enqueue_task, get_task
 from headrace.client.calls.waiting import result_of
-from headrace.client.queue_making import awith_queues, with_queues
+from headrace.client.operations import Operation, with_queues
 from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, check_call, in_batch
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
@@ -145,16 +145,7 @@ class Workflow(Generic[T_co]):
         """
         _check_client(client)
         name = id or new_workflow_id()
-
-        def send() -> None:
-            for call in self._calls(name):
-                result = client.send(call)
-                if isinstance(result, Enqueued) and result.outcome == "EXISTING":
-                    with suppress(NotFound):  # a step that has ended and is not kept
-                        there = result.task or client.get_task(str(result.id), payload=False)
-                        _check_step(there, name)
-
-        with_queues(client, self._made(), send)
+        client.run(self._starting(name))
         return WorkflowRun(name, client, self)
 
     async def astart(
@@ -163,17 +154,19 @@ class Workflow(Generic[T_co]):
         """Do the same from an event loop."""
         _check_client(client)
         name = id or new_workflow_id()
-
-        async def send() -> None:
-            for call in self._calls(name):
-                result = await client.send(call)
-                if isinstance(result, Enqueued) and result.outcome == "EXISTING":
-                    with suppress(NotFound):  # likewise
-                        there = result.task or await client.get_task(str(result.id), payload=False)
-                        _check_step(there, name)
-
-        await awith_queues(client, self._made(), send)
+        await client.run(self._starting(name))
         return AsyncWorkflowRun(name, client, self)
+
+    def _starting(self, id: str) -> Operation[None]:
+        def send() -> Operation[None]:
+            for call in self._calls(id):
+                result = yield call
+                if isinstance(result, Enqueued) and result.outcome == "EXISTING":
+                    with suppress(NotFound):  # a step that has ended and is not kept
+                        there = result.task or (yield get_task(str(result.id), payload=False))
+                        _check_step(there, id)
+
+        return with_queues(self._made(), send)
 
     def _made(self) -> Iterator[SpawnedTask | None]:
         """The tasks that it makes, its callbacks too."""
@@ -252,7 +245,7 @@ class Workflow(Generic[T_co]):
 
 def _check_client(client: object) -> None:
     """Raise TypeError for what is no client: an app, say."""
-    if not hasattr(client, "send"):
+    if not hasattr(client, "run"):
         kind = type(client).__name__
         raise TypeError(
             f"a workflow starts with a client, as app.client is one, or by astart(AsyncClient());"

@@ -18,7 +18,7 @@ from typing import Final, TypeVar, cast
 import msgspec
 
 from headrace.client.address import FileAddress, TablesAddress
-from headrace.client.connections import path_and_query
+from headrace.client.http import path_and_query
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import LIVE
 from headrace.embedded.service import ADMIN_KEY, OPEN, EmbeddedService, opened

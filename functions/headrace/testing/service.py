@@ -1,21 +1,22 @@
 """The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from random import Random
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Self
 from uuid import uuid4
 
 import httpx2 as httpx
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.app import App
-from headrace.client.calls.waiting import CallSteps, Look, TaskLook, look_at_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
+from headrace.client.operations import Clock, Pause
 from headrace.domain.offload import Lake
 from headrace.history.recorder import Recorded
 from headrace.http import app as api
@@ -28,60 +29,35 @@ from headrace.testing.clock import ManualClock
 from headrace.testing.stores import MemoryTables
 from headrace.testing.work import LIMIT, Ran, Work
 
-L = TypeVar("L", bound=Look)
-
-
-class Watch(Protocol):
-    """Goes on looking until that has ended, or for so many seconds of the service's time."""
-
-    def __call__(self, look: Callable[[], L], timeout: float | None) -> Iterator[L]:
-        """Yield each look."""
-
 
 class SimulatedClient(Client):
-    """A client whose waiting is up to *watch*: by the service's clock, while its apps work."""
+    """A client whose waits pass by the clock of *service*, while its apps work."""
 
-    def __init__(self, *address: str, watch: Watch, **settings: Any) -> None:  # noqa: ANN401  Client's own
+    def __init__(self, *address: str, service: "MemoryService", **settings: Any) -> None:  # noqa: ANN401  Client's own
         super().__init__(*address, **settings)
-        self._watch = watch
+        self._service = service
 
-    def _looks(
-        self,
-        id: str,
-        timeout: float | None,
-        *,
-        payload: bool | None,
-        turn: float | None = None,  # noqa: ARG002  nobody waits long
-    ) -> Iterator[TaskLook]:
-        return self._watch(lambda: self.send(look_at_task(id, payload=payload)), timeout)
+    @property
+    def clock(self) -> Clock:
+        return self._service.seconds
 
-    def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:
-        *_, last = self._watch(lambda: self._taken(look()), timeout)
-        return last
+    def _pause(self, pause: Pause) -> None:
+        self._service.pass_time(pause)
 
 
 class AsyncSimulatedClient(AsyncClient):
-    """The same for programs with an event loop, which stands still meanwhile; *twin* looks."""
+    """The same for programs with an event loop, which stands still during a wait."""
 
-    def __init__(self, *address: str, watch: Watch, twin: Client, **settings: Any) -> None:  # noqa: ANN401  likewise
+    def __init__(self, *address: str, service: "MemoryService", **settings: Any) -> None:  # noqa: ANN401  likewise
         super().__init__(*address, **settings)
-        self._watch, self._twin = watch, twin
+        self._service = service
 
-    async def _looks(
-        self,
-        id: str,
-        timeout: float | None,  # noqa: ASYNC109  as the one it stands for
-        *,
-        payload: bool | None,
-        turn: float | None = None,  # noqa: ARG002  likewise
-    ) -> AsyncIterator[TaskLook]:
-        for look in self._watch(
-            lambda: self._twin.send(look_at_task(id, payload=payload)), timeout
-        ):
-            yield look
+    @property
+    def clock(self) -> Clock:
+        return self._service.seconds
 
-    async def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:  # noqa: ASYNC109  likewise
-        return self._twin._looked(look, timeout)  # noqa: SLF001  by the same clock
+    async def _pause(self, pause: Pause) -> None:
+        self._service.pass_time(pause)
 
 
 URL: Final = "https://headrace.test"
@@ -182,7 +158,7 @@ class MemoryService:
         return SimulatedClient(
             self.url,
             key or self.key,
-            watch=self._watched,
+            service=self,
             codec=codec,
             retries=_RETRIES,
             transport=transport or self.transport,
@@ -200,8 +176,7 @@ class MemoryService:
         return AsyncSimulatedClient(
             self.url,
             key or self.key,
-            watch=self._watched,
-            twin=self.connect(key, codec=codec, transport=transport),
+            service=self,
             codec=codec,
             retries=_RETRIES,
             transport=transport or self.transport,
@@ -302,35 +277,28 @@ class MemoryService:
             tick=self.tick,
         )
 
-    def _watched(self, look: Callable[[], L], timeout: float | None) -> Iterator[L]:
-        """Look at something while the apps that are served work and time passes, until it is over.
+    def seconds(self) -> float:
+        """Return the time of the service's clock, in seconds."""
+        return self.clock.now.timestamp()
 
-        Raises RuntimeError without a *timeout* when nothing is left that could end it.
+    def pass_time(self, pause: Pause) -> None:
+        """Work on what is ready for the apps that are served, or pass time until something is.
+
+        Raises RuntimeError if nothing is left that could end a wait without a timeout.
         """
-        until = None if timeout is None else _after(self.clock.now, timeout)
-        attempts = 0
-        while True:
-            found = look()
-            yield found
-            if found.ended or (until is not None and self.clock.now >= until):
-                return
-            attempts += self._work_on(found, until)
-            if attempts > LIMIT:
-                raise RuntimeError(f"after {LIMIT} attempts {found!r} has not ended")
-
-    def _work_on(self, look: Look, until: datetime | None) -> int:
-        """Work on what is ready, or let time pass until something is; return the attempts."""
+        if pause.number > LIMIT:
+            raise RuntimeError(f"after {LIMIT} looks {pause.waiting_for!r} has not ended")
         works = [self.work(app) for app in self._served]
-        attempts = sum(len(work.run()) for work in works)
-        if attempts:
-            return attempts
+        if sum(len(work.run()) for work in works):
+            return
+        until = None if pause.left == inf else _after(self.clock.now, pause.left)
         moments = [work.next_due(ticks=until is not None) for work in works]
         soonest = min((moment for moment in [*moments, until] if moment), default=None)
         if soonest is None:
             whose = "of the apps that are served" if works else "without an app that is served"
-            raise RuntimeError(f"nothing {whose} is left to do, and {look!r} has not ended")
+            what = f"nothing {whose} is left to do, and {pause.waiting_for!r} has not ended"
+            raise RuntimeError(what)
         self.forward(max(soonest - self.clock.now, timedelta()))
-        return 0
 
     def respond(self, request: httpx.Request) -> httpx.Response:
         """Answer a request of a client, as the deployed service does."""

@@ -356,7 +356,7 @@ class App(TaskRunner):
 
         Raises NotFound naming the command, where the key may not or ``create_queues`` is False.
         """
-        self._queues.ensure(client or self.client)
+        (client or self.client).run(self._queues.ensure())
 
     def sync_schedules(self, client: Client | None = None) -> None:
         """Make the queues that are missing, put the schedules of this app; leave all others alone.

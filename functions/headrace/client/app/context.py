@@ -5,15 +5,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Final, Protocol, TypeVar, Unpack
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
 from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import CallOptions, Options
 from headrace.client.app.outcomes import Cancelled, Reject
+from headrace.client.calls.batches import batch_results
 from headrace.client.codec import Codec, JsonValue
 from headrace.client.current import traced, traced_move
+from headrace.client.operations import Operation, whole
 from headrace.client.options import named
 from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
 from headrace.domain import limits
@@ -23,6 +25,8 @@ from headrace.domain.task import State
 from headrace.safe_logging import safe_logger
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask
+
+T = TypeVar("T")
 
 _log: Final = safe_logger("headrace.task")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,15 +53,15 @@ class SpawnTarget(Protocol):
 
 
 class ResultsClient(Protocol):
-    """What asks for the members of a batch."""
+    """The client that asks for the members of a batch."""
 
-    def batch_results(self, id: str) -> BatchResults: ...
+    def run(self, operation: Operation[T]) -> T: ...
 
 
 class AsyncResultsClient(Protocol):
-    """The same from an event loop."""
+    """The same for an event loop."""
 
-    def batch_results(self, id: str) -> Awaitable[BatchResults]: ...
+    def run(self, operation: Operation[T]) -> Awaitable[T]: ...
 
 
 class Clients(Protocol):
@@ -90,10 +94,7 @@ class EndedBatch:
 
         Raises RuntimeError for a batch of more than a hundred members.
         """
-        client, looked = self._known().client, _LookedAt(self)
-        for id in looked.ids:
-            looked.add(client.batch_results(id))
-        return looked.members()
+        return self._known().client.run(self._members())
 
     def results(self) -> list[JsonValue]:
         """Return the results of the members that succeeded, in the order they were enqueued.
@@ -101,68 +102,49 @@ class EndedBatch:
         Raises RuntimeError where it cannot return all of them: for a batch of more than a hundred
         members, and for one whose members can no longer be read.
         """
-        client, looked = self._known().client, _LookedAt(self)
-        for id in looked.ids:
-            looked.add(client.batch_results(id))
-        return looked.results()
+        return self._known().client.run(self._results())
 
     async def amembers(self) -> Sequence[BatchResult]:
         """Do what members() does, from an event loop."""
-        client, looked = self._known().async_client, _LookedAt(self)
-        for id in looked.ids:
-            looked.add(await client.batch_results(id))
-        return looked.members()
+        return await self._known().async_client.run(self._members())
 
     async def aresults(self) -> list[JsonValue]:
         """Do what results() does, from an event loop."""
-        client, looked = self._known().async_client, _LookedAt(self)
-        for id in looked.ids:
-            looked.add(await client.batch_results(id))
-        return looked.results()
+        return await self._known().async_client.run(self._results())
 
     def _known(self) -> Clients:
         if self._clients is None:
             raise RuntimeError("this attempt has no client to ask for the members of its batch")
         return self._clients
 
-
-class _LookedAt:
-    """The members of an ended batch, as far as they were read."""
-
-    def __init__(self, batch: EndedBatch) -> None:
-        self._batch = batch
-        self._found: list[BatchResult] = []
-        self._first = 0  # members of the batch itself
-        self._truncated = False
-        self.ids = [batch.id]  # grows while it is read: with the batches that relays stand for
-
-    def add(self, found: BatchResults) -> None:
-        """Add the answer for the next batch of `ids`."""
-        self._first = self._first or len(found.results)
-        self._truncated = self._truncated or found.truncated
-        for one in found.results:
-            if not one.stands_for:
-                self._found.append(one)
-            elif one.stands_for not in self.ids:
-                self.ids.append(one.stands_for)
-
-    def members(self) -> Sequence[BatchResult]:
+    def _members(self) -> Operation[list[BatchResult]]:
         """Return all members.  Raises RuntimeError if there are too many."""
-        if self._truncated or len(self._found) > RESULTS:
-            raise RuntimeError(
-                f"batch {self._batch.id} has more than {RESULTS} members, and no more can be read:"
-                " let members write their results where this step reads them, or join them in"
-                f" groups of at most {RESULTS}"
-            )
-        return self._found
+        found: list[BatchResult] = []
+        ids = [self.id]  # grows while it is read: with the batches that relays stand for
+        self._listed = 0
+        for id in ids:
+            page: BatchResults = yield from whole(batch_results(id))
+            self._listed = self._listed or len(page.results)
+            for one in page.results:
+                if not one.stands_for:
+                    found.append(one)
+                elif one.stands_for not in ids:
+                    ids.append(one.stands_for)
+            if page.truncated or len(found) > RESULTS:
+                raise RuntimeError(
+                    f"batch {self.id} has more than {RESULTS} members, and no more can be read: let"
+                    " members write their results where this step reads them, or join them in"
+                    f" groups of at most {RESULTS}"
+                )
+        return found
 
-    def results(self) -> list[JsonValue]:
+    def _results(self) -> Operation[list[JsonValue]]:
         """Return the results of those that succeeded.  Raises RuntimeError if one is missing."""
-        members, batch = self.members(), self._batch
-        ended = batch.succeeded + batch.dead
-        if ended + batch.deleted == batch.total and self._first < ended:
+        members = yield from self._members()
+        ended = self.succeeded + self.dead
+        if ended + self.deleted == self.total and self._listed < ended:
             raise RuntimeError(
-                f"{ended - self._first} of the {ended} members of batch {batch.id} cannot be read:"
+                f"{ended - self._listed} of the {ended} members of batch {self.id} cannot be read:"
                 " they were deleted or are no longer kept, or the key may not see their queue"
             )
         return [member.result for member in members if member.state is State.SUCCEEDED]

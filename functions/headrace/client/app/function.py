@@ -8,7 +8,7 @@ import inspect
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import update_wrapper
 from string import Formatter
 from typing import (
@@ -34,9 +34,9 @@ from headrace.client.app.options import ELSEWHERE, CallOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, Reject
 from headrace.client.app.posting import Posting, PreparedTask
 from headrace.client.app.signature import Signature, cannot_be_imported, fitting
-from headrace.client.batches import Errors, checked, raises
 from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
+from headrace.client.operations import Errors, checked, raises
 from headrace.client.options import named
 from headrace.client.sending import FunctionCall, NewTask, called
 from headrace.domain.errors import InvalidRequest
@@ -211,7 +211,10 @@ class Chosen(Generic[P, R]):
         Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
         NotFound when the queue is missing and cannot be made with this key.
         """
-        return self._posting.enqueue(self._to, self._task(args, kwargs), self._function.result_of)
+        posting, task = self._posting, self._task(args, kwargs)
+        client = posting.client
+        made = client.run(posting.enqueue(self._to, task))
+        return EnqueuedTask.by(client, made, self._function.result_of)
 
     @overload
     async def aenqueue(
@@ -221,8 +224,10 @@ class Chosen(Generic[P, R]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[R]: ...
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[Any]:
         """Do the same from an event loop."""
-        task, result_of = self._task(args, kwargs), self._function.result_of
-        return await self._posting.aenqueue(self._to, task, result_of)
+        posting, task = self._posting, self._task(args, kwargs)
+        client = posting.async_client
+        made = await client.run(posting.enqueue(self._to, task))
+        return AsyncEnqueuedTask.by(client, made, self._function.result_of)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
         """Return the task that `enqueue` would send, for an outbox.  Raises InvalidRequest."""
@@ -279,12 +284,55 @@ class Chosen(Generic[P, R]):
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> Iterator[EnqueuedTask[Any]]:
         """Do the same in constant memory: batches go out as their results are consumed."""
+        steps = self._posting.enqueue_each(self._to, self._tasks(calls), errors)
+        client, result_of = self._posting.client, self._function.result_of
+        for made in client.stream(steps):
+            yield EnqueuedTask.by(client, made, result_of)
+
+    @overload
+    async def aenqueue_many(
+        self: "Chosen[P, Coroutine[Any, Any, T]]",
+        calls: Iterable[Mapping[str, Any]],
+        *,
+        errors: Errors = "raise",
+    ) -> list[AsyncEnqueuedTask[T]]: ...
+    @overload
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> list[AsyncEnqueuedTask[R]]: ...
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> list[AsyncEnqueuedTask[Any]]:
+        """Do what enqueue_many() does, from an event loop."""
+        raising = raises(errors)
+        made = [one async for one in self.aenqueue_each(calls, errors="return")]
+        return checked(made, raising=raising)
+
+    @overload
+    def aenqueue_each(
+        self: "Chosen[P, Coroutine[Any, Any, T]]",
+        calls: Iterable[Mapping[str, Any]],
+        *,
+        errors: Errors = "raise",
+    ) -> AsyncIterator[AsyncEnqueuedTask[T]]: ...
+    @overload
+    def aenqueue_each(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> AsyncIterator[AsyncEnqueuedTask[R]]: ...
+    async def aenqueue_each(
+        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
+    ) -> AsyncIterator[AsyncEnqueuedTask[Any]]:
+        """Do what enqueue_each() does, from an event loop."""
+        steps = self._posting.enqueue_each(self._to, self._tasks(calls), errors)
+        client, result_of = self._posting.async_client, self._function.result_of
+        async for made in client.stream(steps):
+            yield AsyncEnqueuedTask.by(client, made, result_of)
+
+    def _tasks(self, calls: Iterable[Mapping[str, Any]]) -> Iterator[NewTask]:
         for option in ("id", "dedupe_key"):
             if getattr(self._options, option) is not None:
                 raise checks.wrong(option, "would make one task of many calls")
-        tasks = (self._task((), checks.arguments(place, args)) for place, args in enumerate(calls))
-        result_of = self._function.result_of
-        return self._posting.enqueue_each(self._to, tasks, result_of, errors=errors)
+        return (self._task((), checks.arguments(place, args)) for place, args in enumerate(calls))
 
     def _task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
         self._function.warn_if_unknown_elsewhere()

@@ -6,32 +6,27 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
+from itertools import islice
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Final
 from weakref import WeakKeyDictionary
 
 from headrace.client.address import absolute_url
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
 from headrace.client.app.declared import Settings, declared, merged
-from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
-from headrace.client.batches import Errors
-from headrace.client.calls import ApiCall
-from headrace.client.calls.queues import create_queue
+from headrace.client.calls.queues import create_queue, get_queue
 from headrace.client.calls.tasks import enqueue_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.filling import AsyncSender, Sender
+from headrace.client.operations import Errors, Operation, Stream, enqueue_each
 from headrace.client.queue_fields import QueueFields
-from headrace.client.sending import NewTask, ResultOf
+from headrace.client.sending import NewTask
 from headrace.client.settings import working_folder
 from headrace.domain import limits
 from headrace.domain.errors import Forbidden, NotFound, QueueExists
 from headrace.domain.queue_settings import QueueSettings
-from headrace.wire.queues import Queue
-
-T = TypeVar("T")
+from headrace.wire.tasks import Enqueued
 
 _RETENTION: Final = QueueSettings().history_retention_in_seconds
 
@@ -86,44 +81,25 @@ class AppQueues:
             )
             raise checks.wrong("unique_for", message)
 
-    def ensure(self, client: Client) -> None:
+    def ensure(self) -> Operation[None]:
         """Make those that are missing; existing ones stay as they are.
 
         Raises NotFound naming the command when this is not wanted or the key may not.
         """
         for name in self._settings:
             try:
-                client.get_queue(name)
+                yield get_queue(name)
             except NotFound as missing:
-                self.make(client, name, missing)
+                yield from self.make(name, missing)
 
-    def with_queue(self, client: Client, name: str, call: Callable[[], T]) -> T:
-        """Call *call*; where the queue is missing, create it and call once more."""
-        try:
-            return call()
-        except NotFound as missing:
-            self.make(client, name, missing)
-        return call()
-
-    def make(self, client: Sender, name: str, missing: NotFound) -> None:
+    def make(self, name: str, missing: NotFound) -> Operation[None]:
         """Make a queue.  Raises NotFound naming the command when it may not be made."""
-        with self._creation(name, missing) as call:
-            client.send(call)
-
-    async def amake(self, client: AsyncSender, name: str, missing: NotFound) -> None:
-        """Do the same from an event loop."""
-        with self._creation(name, missing) as call:
-            await client.send(call)
-
-    @contextmanager
-    def _creation(self, name: str, missing: NotFound) -> Iterator[ApiCall[Queue]]:
-        """Give the call that makes a queue, to be sent in the block."""
         if not self._create:
             raise _missing(name, "this app makes none (create_queues=False)") from missing
         try:
             yield create_queue(name, **self._settings.get(name, {}))
         except QueueExists:
-            pass  # somebody was quicker
+            pass  # another process was quicker
         except Forbidden as error:
             raise _missing(name, "this key may not make queues") from error
 
@@ -245,52 +221,28 @@ class Posting:
         if found is not None:
             await found.close()
 
-    def enqueue(self, queue: str, task: NewTask, result_of: ResultOf) -> EnqueuedTask[Any]:
+    def enqueue(self, queue: str, task: NewTask) -> Operation[Enqueued]:
         """Enqueue one task, making its queue where it is missing.
 
-        Its result is read by *result_of*.
         Raises NotEnqueued for an entry that only the service could tell is wrong.
         """
-        client, call = self.client, enqueue_task(queue, task)
-        made = self.queues.with_queue(client, queue, lambda: client.send(call))
-        return EnqueuedTask.by(client, made, result_of)
-
-    async def aenqueue(
-        self, queue: str, task: NewTask, result_of: ResultOf
-    ) -> AsyncEnqueuedTask[Any]:
-        """Do the same from an event loop."""
-        client, call = self.async_client, enqueue_task(queue, task)
+        call = enqueue_task(queue, task)
         try:
-            made = await client.send(call)
+            made: Enqueued = yield call
         except NotFound as missing:
-            await self.queues.amake(client, queue, missing)
-            made = await client.send(call)
-        return AsyncEnqueuedTask.by(client, made, result_of)
+            yield from self.queues.make(queue, missing)
+            made = yield call
+        return made
 
     def enqueue_each(
-        self, queue: str, tasks: Iterable[NewTask], result_of: ResultOf, *, errors: Errors
-    ) -> Iterator[EnqueuedTask[Any]]:
+        self, queue: str, tasks: Iterable[NewTask], errors: Errors
+    ) -> Stream[Enqueued]:
         """Enqueue tasks as their results are consumed, making the queue where it is missing."""
-        client = self.client
         rest = iter(tasks)
-        taken: list[NewTask] = []  # for the first batch, which may have to be sent again
-        answered = False
-
-        def remembered() -> Iterator[NewTask]:
-            for task in rest:
-                if not answered:
-                    taken.append(task)
-                yield task
-
-        results = client.enqueue_each(queue, remembered(), errors=errors)
+        first = list(islice(rest, limits.BATCH))  # they may have to be sent again
         try:
-            first = next(results, None)
+            yield from enqueue_each(queue, first, self.codec, errors)
         except NotFound as missing:
-            self.queues.make(client, queue, missing)
-            results = client.enqueue_each(queue, chain(taken, rest), errors=errors)
-            first = next(results, None)
-        answered = True
-        taken.clear()
-        if first is not None:
-            yield EnqueuedTask.by(client, first, result_of)
-            yield from (EnqueuedTask.by(client, result, result_of) for result in results)
+            yield from self.queues.make(queue, missing)
+            yield from enqueue_each(queue, first, self.codec, errors)
+        yield from enqueue_each(queue, rest, self.codec, errors, place=len(first))

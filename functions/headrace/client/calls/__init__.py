@@ -8,19 +8,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from functools import cache, lru_cache, wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from headrace.client.codec import Codec, decoded, remember_codec
+from headrace.client.options import check_options, option_names
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import HALF_A_PAIR
 from headrace.domain.values import decoder, quick
 from headrace.wire.base import Carrying
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 KEY_HEADER: Final = "idempotency-key"
@@ -74,6 +76,7 @@ class ApiCall(Generic[T]):
     ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
     ``key`` goes with each try, so that the service answers a repeat as the first one and does
     nothing more.  ``attempt`` is which try the first one sent from here is, where it is known.
+    ``wait_seconds`` is how long the service may wait before it answers.
     """
 
     method: str
@@ -84,6 +87,7 @@ class ApiCall(Generic[T]):
     repeatable: bool = True
     key: str | None = None
     attempt: int | None = None
+    wait_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,28 @@ class SteppedCall(CallChain[S]):
     """An operation that may take several calls, and what their answers come to."""
 
     total: Callable[[Sequence[S]], S]
+
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+def method_of(
+    make: Callable[P, C], take: Callable[[Any, C], R]
+) -> Callable[Concatenate[Any, P], R]:
+    """Return a method of a client that makes a call or an operation, and takes it.
+
+    The method raises TypeError with the nearest right name for an unknown argument.
+    """
+    known = option_names(make)
+
+    @wraps(make)
+    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ANN401  either client
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        return take(self, make(*args, **kwargs))
+
+    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
 
 
 def path_of(*parts: str) -> str:

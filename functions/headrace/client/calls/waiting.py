@@ -1,57 +1,60 @@
-"""Waiting for the end of a task as a row of looks at it, and what comes of it.
+"""Waiting for the end of a task, and reading its result.
 
-A service that waits at no cost is let wait, and answers the moment that the task ends.  One that is
-paid for while it waits, as a Lambda function, is asked again instead.
+A service that waits at no cost waits, and answers the moment that the task ends.  A service that
+costs money while it waits, as a Lambda function, is asked again instead.
 """
 
 import math
-import time
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Final, Protocol
 
 from headrace.client.calls import ApiCall, RawAnswer, params_of, path_of, reads
-from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, TaskDead
+from headrace.client.operations import Clock, Found, Operation, Pause, Stream, monotonic
+from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import FINISHED, State
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import Task
 
-UPDATES_EVERY: Final = 0.5
+_UPDATES_EVERY: Final = 0.5
 """Seconds between two looks at the progress of a task, where looking costs nothing."""
 
-NO_PROGRESS: Final = b"null"
+_TURN_SECONDS: Final = 2.0
+"""How long a wait has a connection of a service on the network before the next wait has it."""
+
+_NO_PROGRESS: Final = b"null"
 
 CHEAP_SECONDS: Final = 0.1
-"""A service that may be asked again this soon is no Lambda that is paid for while it waits."""
+"""A service that may be asked again this soon is no Lambda that costs money while it waits."""
 
 _GROWTH: Final = 1.5
 _CEILING: Final = 5  # times the first pause
-_TOO_EARLY: Final = 0.1  # seconds: no service that waits comes back sooner, unless it stops
+_TOO_EARLY: Final = 0.1  # seconds: a service that waits answers sooner only while it stops
 
 
 class Look(Protocol):
-    """A look at something that somebody waits for."""
+    """The state of something at one moment."""
 
     @property
     def poll_after_seconds(self) -> float:
         """After how many seconds to look again."""
+        ...
 
     @property
     def ended(self) -> bool:
-        """Whether it is over."""
-
-
-L = TypeVar("L", bound=Look)
+        """Whether it has ended."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLook:
-    """A task as it stands, and after how many seconds its service says to look again."""
+    """A task, and after how many seconds its service says to look again."""
 
     task: Task
     poll_after_seconds: float
+    over_network: bool = True
 
     @property
     def ended(self) -> bool:
@@ -65,139 +68,92 @@ def look_at_task(
     """Look at a task, letting the service wait up to *wait_seconds* (20) for its end."""
 
     def read(answer: RawAnswer) -> TaskLook:
-        return TaskLook(reads(Task)(answer), answer.poll_after_seconds)
+        return TaskLook(reads(Task)(answer), answer.poll_after_seconds, answer.over_network)
 
     params = params_of(payload=payload, wait_seconds=wait_seconds or None)
-    return ApiCall("GET", path_of("tasks", id), read, params=params)
-
-
-@dataclass(frozen=True, slots=True)
-class NextLook:
-    """Whether one rests before the next look, and how long the service may then wait."""
-
-    rest: float
-    wait: float
+    return ApiCall("GET", path_of("tasks", id), read, params=params, wait_seconds=wait_seconds)
 
 
 class LookPace:
-    """When to look at a task again, for up to *timeout* seconds; None is without end.
+    """When to look again, for up to *timeout* seconds; None is without end.
 
-    *turn* is how long the service may wait at most, *clock* counts seconds.
+    *turn* is how long the service may wait at most; 0: it cannot wait.  *clock* counts seconds.
     """
 
     def __init__(
-        self,
-        timeout: float | None,
-        *,
-        turn: float = WAIT_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        self, timeout: float | None, *, turn: float = WAIT_SECONDS, clock: Clock = monotonic
     ) -> None:
         """Begin now.  Raises InvalidRequest for a timeout that is none."""
         if timeout is not None and not timeout >= 0:
             raise InvalidRequest.of("timeout", f"must be None or at least 0, not {timeout!r}")
         self._clock, self._turn = clock, turn
         self._until = math.inf if timeout is None else clock() + timeout
-        self._pause = 0.0
-        self._latest = NextLook(0.0, 0.0)
+        self._rest = self._wait = 0.0
         self._looked_at = clock()
+        self._number = 0
 
-    def after(self, look: TaskLook) -> NextLook | None:
-        """Return the next look after *look*, at a task that has not ended; None: time is over."""
+    def next(self, look: Look) -> Generator[Pause, None, float | None]:
+        """Pause after *look*; return how many seconds the service may wait at the next one.
+
+        Return None if the time is over.
+        """
         now, poll_after = self._clock(), look.poll_after_seconds
         left = self._until - now
         if left <= 0:
             return None
-        if poll_after <= CHEAP_SECONDS:
-            early = now - self._looked_at < min(_TOO_EARLY, self._latest.wait / 2)
+        if poll_after <= CHEAP_SECONDS and self._turn:
+            early = now - self._looked_at < min(_TOO_EARLY, self._wait / 2)
             rest = min(left, _TOO_EARLY) if early else 0.0
-            self._latest = NextLook(rest, min(left - rest, self._turn))
+            turn = min(self._turn, _TURN_SECONDS) if over_network(look) else self._turn
+            self._wait = min(left - rest, turn)
         else:
-            self._pause = min(self._pause * _GROWTH or poll_after, poll_after * _CEILING)
-            self._latest = NextLook(min(left, self._pause), 0.0)
-        self._looked_at = now + self._latest.rest
-        return self._latest
+            self._rest = min(self._rest * _GROWTH or poll_after, poll_after * _CEILING)
+            rest = min(left, self._rest)
+            self._wait = 0.0
+        if rest:
+            self._number += 1
+            yield Pause(rest, look, self._number, left)
+        self._looked_at = now + rest
+        return self._wait
 
 
-def pauses(look: Look, timeout: float | None) -> Iterator[float]:
-    """Yield how long to rest before each next look, where the service does not wait.
-
-    The first is as long as *look* says; they grow to five times that.
-    """
-    until = math.inf if timeout is None else time.monotonic() + timeout
-    pause = look.poll_after_seconds
-    while (left := until - time.monotonic()) > 0:
-        yield min(left, pause)
-        pause = min(pause * _GROWTH, look.poll_after_seconds * _CEILING)
+def over_network(look: Look) -> bool:
+    """Return whether the service answers through connections that other calls need too."""
+    return isinstance(look, TaskLook) and look.over_network
 
 
-CallSteps: TypeAlias = Generator[ApiCall[Any], Any, L]
-"""Calls, each made of the answers to those before, which come back; and what they come to."""
+def wait(id: str, *, timeout: float | None, payload: bool | None, clock: Clock) -> Operation[Task]:
+    """Return a task once it has ended.  Raises TimeoutError and NotFound."""
+    pace = LookPace(timeout, clock=clock)
+    look: TaskLook = yield look_at_task(id, payload=payload)
+    while not look.ended:
+        wait_seconds = yield from pace.next(look)
+        if wait_seconds is None:
+            raise not_ended(id, timeout, look.task.state)
+        look = yield look_at_task(id, payload=payload, wait_seconds=wait_seconds)
+    return look.task
 
 
-class Looking:
-    """The part of a client that goes on looking at what takes several calls."""
-
-    send: Callable[[ApiCall[Any]], Any]
-    _sleep: Callable[[float], None]
-
-    def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:
-        """Look again and again until that has ended, or for *timeout* seconds; return the last."""
-        found = self._taken(look())
-        for pause in () if found.ended else pauses(found, timeout):
-            self._sleep(pause)
-            found = self._taken(look())
-            if found.ended:
-                break
-        return found
-
-    def _taken(self, calls: CallSteps[L]) -> L:
-        """Send *calls* one after the other, and return what they come to."""
-        try:
-            call = next(calls)
-            while True:
-                try:
-                    answer = self.send(call)
-                except HeadraceError as error:
-                    call = calls.throw(error)
-                else:
-                    call = calls.send(answer)
-        except StopIteration as done:
-            return cast("L", done.value)
-
-
-class AsyncLooking:
-    """The same for an event loop."""
-
-    send: Callable[[ApiCall[Any]], Awaitable[Any]]
-    _sleep: Callable[[float], Awaitable[None]]
-
-    async def _looked(self, look: Callable[[], CallSteps[L]], timeout: float | None) -> L:  # noqa: ASYNC109  as the synchronous twin
-        """Look again and again until that has ended, or for *timeout* seconds; return the last."""
-        found = await self._taken(look())
-        for pause in () if found.ended else pauses(found, timeout):
-            await self._sleep(pause)
-            found = await self._taken(look())
-            if found.ended:
-                break
-        return found
-
-    async def _taken(self, calls: CallSteps[L]) -> L:
-        """Send *calls* one after the other, and return what they come to."""
-        try:
-            call = next(calls)
-            while True:
-                try:
-                    answer = await self.send(call)
-                except HeadraceError as error:
-                    call = calls.throw(error)
-                else:
-                    call = calls.send(answer)
-        except StopIteration as done:
-            return cast("L", done.value)
+def updates(id: str, *, timeout: float | None, clock: Clock) -> Stream[JsonValue]:
+    """Find the progress of a task whenever it has changed, until the task has ended."""
+    pace = LookPace(timeout, turn=_UPDATES_EVERY, clock=clock)
+    look: TaskLook = yield look_at_task(id, payload=False)
+    shown = _NO_PROGRESS
+    while True:
+        progress = bytes(look.task.progress_json)
+        if progress not in {shown, _NO_PROGRESS}:
+            yield Found((look.task.progress,))
+        shown = progress
+        if look.ended:
+            return
+        wait_seconds = yield from pace.next(look)
+        if wait_seconds is None:
+            raise not_ended(id, timeout, look.task.state)
+        look = yield look_at_task(id, payload=False, wait_seconds=wait_seconds)
 
 
 def not_ended(id: str, timeout: float | None, state: State) -> TimeoutError:
-    """The error of whoever has waited in vain."""
+    """Return the error about a task that has not ended in time."""
     return TimeoutError(f"task {id} has not ended within {timeout or 0:g} s: it is {state}")
 
 

@@ -1,0 +1,289 @@
+"""Operations of several calls, written once for the client with threads and the one with a loop.
+
+An operation is a generator.  It yields steps: calls to send, pauses, and functions that block.  The
+client takes each step and sends its result back into the generator; errors are raised there.  What
+the generator returns is the result of the operation.  A *stream* also yields `Found`: values for
+the caller.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, Unpack
+
+from headrace.client.calls import (
+    ApiCall,
+    CallChain,
+    CallStep,
+    PagedCall,
+    SteppedCall,
+    queues,
+    tasks,
+    work,
+)
+from headrace.client.codec import Codec
+from headrace.client.queue_fields import QueueFields
+from headrace.client.sending import NewTask, Report, task_entry
+from headrace.domain import limits
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound, VersionMismatch
+from headrace.wire.queues import Queue
+from headrace.wire.tasks import Enqueued, Reported
+
+T = TypeVar("T")
+S = TypeVar("S", bound=CallStep)
+E = TypeVar("E", bound=Enqueued)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Let *seconds* pass before the next look at *waiting_for*.
+
+    ``number`` counts the pauses of one wait from 1; ``left`` is how many seconds the wait has left.
+    """
+
+    seconds: float
+    waiting_for: object
+    number: int
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking(Generic[T]):
+    """Call a function that blocks; an event loop calls it in a thread."""
+
+    call: Callable[[], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """Give *values* to the caller of a stream."""
+
+    values: Sequence[T]
+
+
+Step: TypeAlias = ApiCall[Any] | Pause | Blocking[Any]
+Operation: TypeAlias = Generator[Step, Any, T]
+Stream: TypeAlias = Generator[Step | Found[T], Any, None]
+Clock: TypeAlias = Callable[[], float]
+
+Errors: TypeAlias = Literal["raise", "return"]
+"""Whether an entry that comes out INVALID is an error, or a result like the others."""
+
+_EDITS: Final = 5  # tries of an edit that other edits prevent
+_BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
+
+monotonic: Final = time.monotonic
+
+
+# ----------------------------------------------------------------------------- lists and long calls
+
+
+def answers(chain: CallChain[S]) -> Stream[S]:
+    """Send call after call of *chain*; find each answer."""
+    cursor: str | None = None
+    while True:
+        step: S = yield chain.at(cursor)
+        yield Found((step,))
+        cursor = step.cursor
+        if cursor is None:
+            return
+
+
+def entries(pages: PagedCall[T]) -> Stream[T]:
+    """Find the entries of a list, page after page, in constant memory."""
+    cursor: str | None = None
+    while True:
+        page = yield pages.at(cursor)
+        yield Found(page.entries)
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def every_entry(pages: PagedCall[T]) -> Operation[list[T]]:
+    """Return all entries of a list."""
+    found: list[T] = []
+    cursor: str | None = None
+    while True:
+        page = yield pages.at(cursor)
+        found += page.entries
+        cursor = page.cursor
+        if cursor is None:
+            return found
+
+
+def so_far(steps: SteppedCall[S]) -> Stream[S]:
+    """Find, after each call, the total of the answers so far."""
+    total: S | None = None
+    cursor: str | None = None
+    while True:
+        step: S = yield steps.at(cursor)
+        total = step if total is None else steps.total([total, step])
+        yield Found((total,))
+        cursor = step.cursor
+        if cursor is None:
+            return
+
+
+def whole(steps: SteppedCall[S]) -> Operation[S]:
+    """Return the total of all answers."""
+    found: list[S] = []
+    cursor: str | None = None
+    while True:
+        step: S = yield steps.at(cursor)
+        found.append(step)
+        cursor = step.cursor
+        if cursor is None:
+            return steps.total(found)
+
+
+def sent(call: ApiCall[T]) -> Operation[T]:
+    """Return the answer to *call*."""
+    answer: T = yield call
+    return answer
+
+
+def edit_queue(name: str, **changes: Unpack[QueueFields]) -> Operation[Queue]:
+    """Change some settings and leave the others; those in objects one by one too.
+
+    Raises NotFound, InvalidRequest naming the field, or VersionMismatch when others keep
+    changing the queue at the same time.
+    """
+    tries = 0
+    while True:
+        tries += 1
+        queue: Queue = yield queues.get_queue(name)
+        try:
+            edited: Queue = yield queues.replace_queue(queues.merged(queue, changes))
+        except VersionMismatch:
+            if tries == _EDITS:
+                raise
+        else:
+            return edited
+
+
+def report(queue: str, reports: Sequence[Report]) -> Operation[list[Reported]]:
+    """Report on any number of tasks of *queue*; one result for each, in their order."""
+    results: list[Reported] = []
+    for start in range(0, len(reports), limits.BATCH):
+        results += yield work.report_batch(queue, reports[start : start + limits.BATCH])
+    return results
+
+
+# ------------------------------------------------------------------------------- queues of an app
+
+
+class QueueMaker(Protocol):
+    """Makes queues as an app declares them."""
+
+    def make(self, name: str, missing: NotFound) -> Operation[None]:
+        """Make a queue.  Raises NotFound naming the command when it may not be made."""
+        ...
+
+
+def with_queues(calls: Iterable[object], steps: Callable[[], Operation[T]]) -> Operation[T]:
+    """Return the result of *steps*; make queues of *calls* that are missing, and try once more.
+
+    A call of an app's function knows its app, which makes the queue as it declares it.
+    Raises as *steps* does, and NotFound naming the command where a queue may not be made.
+    """
+    try:
+        return (yield from steps())
+    except (NotFound, InvalidRequest) as refusal:
+        if not (yield from _make_missing(calls, refusal)):
+            raise
+    return (yield from steps())
+
+
+def _make_missing(calls: Iterable[object], refusal: NotFound | InvalidRequest) -> Operation[bool]:
+    """Make the queues of *calls* that are missing; return whether there was one."""
+    fields = [error.field for error in refusal.errors]
+    if isinstance(refusal, InvalidRequest) and not any(one.endswith("queue") for one in fields):
+        return False
+    makers: dict[str, QueueMaker] = {}
+    for call in calls:
+        maker: QueueMaker | None = getattr(call, "queue_maker", None)
+        if maker is not None:
+            makers.setdefault(str(getattr(call, "queue")), maker)  # noqa: B009  a call has one
+    made = False
+    for name, maker in makers.items():
+        try:
+            yield queues.get_queue(name)
+        except Forbidden:
+            continue
+        except NotFound as missing:
+            yield from maker.make(name, missing)
+            made = True
+    return made
+
+
+# ------------------------------------------------------------------------------------ many enqueues
+
+
+def enqueue_each(
+    queue: str, new: Iterable[NewTask], codec: Codec, errors: Errors, *, place: int = 0
+) -> Stream[Enqueued]:
+    """Enqueue *new*, a chunk of 25 per call; find the result of each.
+
+    *place* is the number of the first one, for errors.
+    """
+    raising = raises(errors)
+    for chunk in chunks_of(new, codec, place):
+        results: list[Enqueued] = yield tasks.enqueue_entries(queue, chunk)
+        for number, result in enumerate(results):
+            if raising and result.outcome == "INVALID":
+                yield Found(results[:number])
+                field = f"tasks[{place + number}]"
+                raise tasks.not_enqueued({field: result.detail or ""}, [result])
+        yield Found(results)
+        place += len(results)
+
+
+def enqueue_many(
+    queue: str, new: Iterable[NewTask], codec: Codec, errors: Errors
+) -> Operation[list[Enqueued]]:
+    """Enqueue *new*; return their results.  Raises NotEnqueued when all are sent."""
+    raising = raises(errors)
+    results: list[Enqueued] = []
+    for chunk in chunks_of(new, codec):
+        results += yield tasks.enqueue_entries(queue, chunk)
+    return checked(results, raising=raising)
+
+
+def chunks_of(
+    new: Iterable[NewTask], codec: Codec, first: int = 0
+) -> Generator[list[bytes], None, None]:
+    """Write *new* tasks in chunks that one call takes: 25 entries, 4 MiB.
+
+    Raises InvalidRequest or PayloadTooLarge naming the entry; *first* is the number of the first.
+    """
+    chunk: list[bytes] = []
+    size = 0
+    for place, task in enumerate(new, first):
+        entry = task_entry(task, codec, path=f"tasks[{place}]")
+        if chunk and (len(chunk) == limits.BATCH or size + len(entry) >= _BATCH_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(entry)
+        size += len(entry) + 1
+    if chunk:
+        yield chunk
+
+
+def raises(errors: Errors) -> bool:
+    """Whether INVALID is an error.  Raises InvalidRequest for another word than the two."""
+    if errors not in {"raise", "return"}:
+        raise InvalidRequest.of("errors", f'must be "raise" or "return", not {errors!r:.100}')
+    return errors == "raise"
+
+
+def checked(results: list[E], *, raising: bool) -> list[E]:
+    """Return *results*; if *raising*, raise NotEnqueued naming every INVALID entry."""
+    invalid = {
+        f"tasks[{place}]": result.detail or ""
+        for place, result in enumerate(results)
+        if result.outcome == "INVALID"
+    }
+    if raising and invalid:
+        raise tasks.not_enqueued(invalid, results)
+    return results

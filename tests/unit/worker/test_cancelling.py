@@ -1,13 +1,17 @@
 """A worker whose task is cancelled: its handler is stopped, and nothing is reported."""
 
-from contextlib import suppress
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
-from headrace import Cancelled, Context
+from headrace import App, Cancelled, Client, Context, Worker
 from headrace.domain.task import State
-from tests.unit.worker.worker_harness import BLOCK, WorkerHarness
+from headrace.local.launch import launched
+from tests.unit.worker.worker_harness import BLOCK, SOON, WorkerHarness
 from tests.waiting import until
 
 
@@ -36,6 +40,48 @@ def test_a_handler_whose_task_is_cancelled_is_stopped_by_the_next_heartbeat(
 
     assert seen == [(False, False), (True, True)]
     assert f"cancelled: {task}" in harness.noting.all
+
+
+@pytest.mark.parametrize("place", ["file", "http"])
+def test_on_one_machine_a_cancel_reaches_the_handler_within_two_seconds(
+    place: str, tmp_path: Path
+) -> None:
+    with ExitStack() as services:
+        if place == "http":
+            service = services.enter_context(launched())
+            client = Client(service.url, service.admin_key)
+        else:
+            client = Client(f"file:{tmp_path}/queue.db")
+        client.create_queue("mail", keepalive_timeout_in_seconds=3600)
+        app, begun, ended = App(client), Event(), Event()
+
+        @app.handler(queue="mail")
+        def wait(payload: Any) -> None:
+            begun.set()
+            try:
+                while True:
+                    time.sleep(BLOCK)
+            except Cancelled:
+                ended.set()
+                raise
+
+        task = client.enqueue("mail")
+        worker = Worker(app)
+        thread = Thread(target=worker.run)
+        thread.start()
+        try:
+            assert begun.wait(SOON)
+            until(lambda: list(client.list_workers()))
+
+            client.cancel_task(str(task.id))
+            cancelled_at = time.monotonic()
+
+            assert ended.wait(SOON)
+            assert time.monotonic() - cancelled_at < 2
+        finally:
+            worker.stop()
+            worker.stop()
+            thread.join(SOON)
 
 
 @pytest.mark.parametrize("way", ["returns", "raises"])

@@ -5,7 +5,7 @@ import pytest
 
 from headrace import Context, LeaseLost
 from headrace.domain.task import State
-from tests.unit.worker.worker_harness import WorkerHarness
+from tests.unit.worker.worker_harness import BLOCK, WorkerHarness
 from tests.waiting import until
 
 LEASE = 1.0  # seconds: a heartbeat comes after a third of it
@@ -50,6 +50,34 @@ def test_progress_travels_with_the_next_heartbeat_as_it_was(harness: WorkerHarne
     harness.restore()
 
     until(lambda: harness.client.get_task(task).progress == [1])
+
+
+def test_progress_is_sent_within_a_second_and_once_a_second_however_long_the_lease_is(
+    harness: WorkerHarness,
+) -> None:
+    harness.service.use_cases.deliveries.poll_after_seconds = 1.0  # as in the cloud
+    sent: list[float] = []
+
+    def handler(ctx: Context) -> str:
+        harness.begun.release()
+        while not harness.go_on.wait(BLOCK):
+            sent.append(harness.clock.monotonic())
+            ctx.progress(len(sent))
+        return "done"
+
+    harness.handle(handler)
+    (task,) = harness.put(1)
+    harness.start(lease_seconds=3600)
+    harness.wait_begun()
+
+    begun = harness.clock.monotonic()
+    first = until(lambda: harness.client.get_task(task).progress)
+    seen = until(lambda: len(heartbeats(harness)) >= 3) and harness.clock.monotonic() - begun
+    harness.go_on.set()
+    harness.wait_for(task)
+
+    assert sent[first - 1] - begun < 2  # of a second, and the time of a call
+    assert seen >= 2
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

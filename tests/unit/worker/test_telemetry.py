@@ -1,16 +1,21 @@
 """Spans, traces that travel with tasks, and metrics, by the real libraries in memory."""
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import sentry_sdk
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from prometheus_client import CollectorRegistry
+from sentry_sdk.envelope import Envelope
+from sentry_sdk.transport import Transport
 
-from headrace import App, Context, NewTask, Reject
+from headrace import App, Context, NewTask, Reject, Retry
 from headrace.client.codec import JsonCodec
 from headrace.client.worker.telemetry.otel import trace
 from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
@@ -153,6 +158,8 @@ def test_the_metrics_of_a_worker_add_up(harness: WorkerHarness) -> None:
     def handler(payload: Any) -> None:
         if payload == "fail":
             raise ValueError(payload)
+        if payload == "reject":
+            raise Reject(payload)
         if payload != "good":
             harness.wait()
 
@@ -160,7 +167,7 @@ def test_the_metrics_of_a_worker_add_up(harness: WorkerHarness) -> None:
         return registry.get_sample_value(name, {"queue": "mail", **labels})
 
     harness.handle(handler, name="letters")
-    harness.put("good", "good", "fail")
+    harness.put("good", "good", "fail", "reject")
     cancelled, lost = harness.put("cancelled", "lost")
     harness.start(observers=[PrometheusMetrics(registry)], lease_seconds=1)
     harness.wait_begun(2)
@@ -170,8 +177,45 @@ def test_the_metrics_of_a_worker_add_up(harness: WorkerHarness) -> None:
     until(lambda: sample("headrace_leases_lost_total") == 1)
     until(lambda: sample("headrace_tasks_cancelled_total") == 1)
     until(lambda: sample("headrace_tasks_running", task="letters") == 0)
-    assert sample("headrace_tasks_taken_total") == 5
+    until(lambda: sample("headrace_tasks_ended_total", task="letters", outcome="DEAD"))
+    assert sample("headrace_tasks_taken_total") == 6
     assert sample("headrace_tasks_ended_total", task="letters", outcome="SUCCEEDED") == 2
-    assert sample("headrace_tasks_ended_total", task="letters", outcome="FAILED") == 1
-    assert sample("headrace_task_run_seconds_count", task="letters") == 5
-    assert sample("headrace_task_wait_seconds_count") == 5
+    assert sample("headrace_tasks_ended_total", task="letters", outcome="RETRY") == 1
+    assert sample("headrace_tasks_ended_total", task="letters", outcome="DEAD") == 1
+    assert sample("headrace_task_run_seconds_count", task="letters") == 6
+    assert sample("headrace_task_wait_seconds_count") == 6
+
+
+def test_the_guides_middleware_reports_to_sentry_what_handlers_raise(
+    harness: WorkerHarness,
+) -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
+    (code,) = re.findall(r"```python\n(import sentry_sdk\n.*?)```", guide, re.DOTALL)
+    events: list[Any] = []
+
+    class Kept(Transport):
+        def capture_envelope(self, envelope: Envelope) -> None:
+            events.append(envelope.get_event())
+
+    def handler(payload: Any) -> None:
+        raise Retry("later") if payload == "retry" else KeyError(payload)
+
+    async def handler_async(payload: Any) -> None:
+        handler(payload)
+
+    harness.client.create_queue("news")
+    harness.handle(handler, name="letters")
+    harness.handle(handler_async, queue="news", name="papers")
+    exec(code, {"app": harness.app, "Context": Context})  # noqa: S102 (that is what is tested)
+    sentry_sdk.init("https://key@sentry.test/1", transport=Kept, default_integrations=False)
+    try:
+        (first, _), (second,) = harness.put("a", "retry"), harness.put("b", queue="news")
+        harness.burst(queues=["mail", "news"])
+        sentry_sdk.flush()
+    finally:
+        sentry_sdk.get_global_scope().set_client(None)
+
+    reported = {event["contexts"]["task"]["id"]: event for event in events}
+    assert reported.keys() == {first, second}
+    assert [reported[task]["transaction"] for task in (first, second)] == ["letters", "papers"]
+    assert reported[second]["exception"]["values"][0]["type"] == "KeyError"

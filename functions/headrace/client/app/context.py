@@ -286,7 +286,9 @@ class Context:
             raise LeaseLost(f"the lease of task {self.id} is over")
 
     def progress(self, value: object) -> None:
-        """Show *value* (any JSON, up to 4 KiB) with the task, from the next heartbeat on.
+        """Show *value* (any JSON, up to 4 KiB) with the task, within a second.
+
+        A heartbeat sends it, at most one in a second with the latest value.
 
         Raises InvalidRequest if it is no JSON, PayloadTooLarge over the limit.
         """

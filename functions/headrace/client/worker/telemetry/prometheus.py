@@ -26,7 +26,7 @@ class PrometheusMetrics(Observer):
         self._taken = Counter("headrace_tasks_taken", "Tasks leased.", by_queue, registry=registry)
         self._ended = Counter(
             "headrace_tasks_ended",
-            "Attempts that ended, by the status of their report, LOST or CANCELLED.",
+            "Attempts that ended: SUCCEEDED, RETRY, DEAD, RELEASED, MOVED, LOST or CANCELLED.",
             [*by_task, "outcome"],
             registry=registry,
         )
@@ -72,10 +72,15 @@ class PrometheusMetrics(Observer):
             self._wait.labels(task.queue).observe(max(0.0, waited))
 
     def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
-        """Count and time an attempt."""
+        """Time an attempt, and count one without a report."""
         self._running.labels(task.queue, route.name).dec()
-        self._ended.labels(task.queue, route.name, outcome).inc()
+        if outcome in {"LOST", "CANCELLED"}:
+            self.settled(task, route, outcome)
         self._run.labels(task.queue, route.name).observe(seconds)
+
+    def settled(self, task: LeasedTask, route: TaskRoute, outcome: str) -> None:
+        """Count an attempt."""
+        self._ended.labels(task.queue, route.name, outcome).inc()
 
     def lost(self, task: LeasedTask, why: str) -> None:  # noqa: ARG002 (told to all)
         """Count what was lost."""

@@ -10,7 +10,7 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.queue_settings import QueueSettings
 from headrace.ops.tasks.inspect import TaskListing
 from headrace.store.base import Store
-from headrace.store.records.indexes import KNOWN_AFTER, every_index
+from headrace.store.records.queues import KNOWN_AFTER, every_index
 from tests.contract.conftest import World, new_world
 from tests.manual_clock import ManualClock
 from tests.streamed import SHARD, Streamed

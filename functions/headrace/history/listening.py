@@ -17,7 +17,7 @@ from headrace.domain.transitions import Event
 from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import flat_rate
-from headrace.store.records.workers import KIND, from_record
+from headrace.store.records.queues import WORKERS, worker_of
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -79,11 +79,13 @@ class Listening(ServicePart):
         after, more, pages = "", True, 0
         with flat_rate():  # the cost must not disclose workers of others
             while more and pages < _PAGES:
-                records, more = self.store.records(KIND, after=after, limit=_PAGE, consistent=False)
+                records, more = self.store.records(
+                    WORKERS, after=after, limit=_PAGE, consistent=False
+                )
                 pages += 1
                 for record in records:
                     after = record.name
-                    worker = from_record(record)
+                    worker = worker_of(record)
                     queues = worker.on_duty(now)
                     found.update(queues)
                     if worker.busy:

@@ -12,7 +12,7 @@ from headrace.domain.filters import NewerRecord
 from headrace.domain.schedule import ScheduleSettings
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.service import Service
-from headrace.store.records.indexes import build_anew, change_index, index_of
+from headrace.store.records.queues import build_anew, change_index, index_of
 from headrace.store.records.reaper import PARTS, PassCheckpoint, ReaperPart, parts_for
 from headrace.store.sqlite import SqliteStore
 from tests.contract.conftest import new_world

@@ -35,7 +35,7 @@ from headrace.domain.worker import Portion, portion
 from headrace.ops.shared.slots import remember
 from headrace.store.base import Store
 from headrace.store.call_scope import metered
-from headrace.store.records.workers import KIND, from_record
+from headrace.store.records.queues import WORKERS, worker_of
 
 _Key = tuple[str, datetime]
 
@@ -240,11 +240,13 @@ class Members:
         after, more, pages = "", True, 0
         with metered():  # now and then for all who ask here: no caller's to pay
             while more and pages < _PAGES:
-                records, more = self.store.records(KIND, after=after, limit=_PAGE, consistent=False)
+                records, more = self.store.records(
+                    WORKERS, after=after, limit=_PAGE, consistent=False
+                )
                 pages += 1
                 for record in records:
                     after = record.name
-                    for name in from_record(record).on_duty(now):
+                    for name in worker_of(record).on_duty(now):
                         listed.setdefault(name, []).append(record.name)
         with self._lock:
             # Of too many records all see the same first ones; who is not among them has no part.

@@ -19,7 +19,7 @@ from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record
 from headrace.store.call_scope import flat_rate
-from headrace.store.records.workers import KIND, from_record, note_of, to_record
+from headrace.store.records.queues import WORKERS, command_note, worker_of, worker_record
 
 _LOOKS: Final = 5  # at a worker that others command too
 _SHOWN: Final = 128
@@ -39,14 +39,14 @@ class WorkerOperations(ServicePart):
         by.require(Permission.WORK, *heartbeat.queues)
         if goes_on or not by.everywhere:
             with flat_rate():
-                record = self.store.record(KIND, heartbeat.name)
+                record = self.store.record(WORKERS, heartbeat.name)
             before = self._living(record) if record else None
             if before is not None:
                 if not by.covers_all(before.heartbeat.queues):
                     raise access.not_this_worker(heartbeat.name)
                 if goes_on:
                     heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
-        return from_record(self.store.renew_record(to_record(heartbeat, self.now()))).command
+        return worker_of(self.store.renew_record(worker_record(heartbeat, self.now()))).command
 
     def list(
         self,
@@ -72,7 +72,7 @@ class WorkerOperations(ServicePart):
 
         return seek(
             self.store,
-            KIND,
+            WORKERS,
             seen,
             self.service.cursors,
             scope,
@@ -99,7 +99,7 @@ class WorkerOperations(ServicePart):
 
         return seek(
             self.store,
-            KIND,
+            WORKERS,
             seen,
             self.service.cursors,
             scope,
@@ -116,7 +116,7 @@ class WorkerOperations(ServicePart):
         """
         by.require(Permission.LIST)
         with flat_rate():
-            record = self.store.record(KIND, name)
+            record = self.store.record(WORKERS, name)
         worker = self._as_remembered(by, record) if record else None
         if worker is None:
             raise _missing(by, name)
@@ -166,25 +166,25 @@ class WorkerOperations(ServicePart):
                 if worker.command in (command, Command.STOP):
                     outcome.changed = 0
                     return worker
-                note = note_of(command, worker.heartbeat)
-                if self.store.leave_note(KIND, name, note, expects=record.note):
+                note = command_note(command, worker.heartbeat)
+                if self.store.leave_note(WORKERS, name, note, expects=record.note):
                     return replace(worker, command=command)
                 record, worker = self._found(by, name)
             raise Unavailable("others are commanding this worker too; try again")
 
     def _found(self, by: Principal, name: str) -> tuple[Record, LiveWorker]:
-        record = self.store.record(KIND, name)
+        record = self.store.record(WORKERS, name)
         worker = self._living(record) if record else None
         if record is None or worker is None or not by.covers_all(worker.heartbeat.queues):
             raise _missing(by, name)
         return record, worker
 
     def _as_remembered(self, by: Principal, record: Record) -> LiveWorker | None:
-        worker = from_record(record)
+        worker = worker_of(record)
         return _as_seen_by(by, worker) if worker.remembered(self.now()) else None
 
     def _living(self, record: Record) -> LiveWorker | None:
-        worker = from_record(record)
+        worker = worker_of(record)
         return worker if worker.alive(self.now()) else None
 
 

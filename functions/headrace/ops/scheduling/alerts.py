@@ -30,7 +30,6 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, every_record
 from headrace.store.records import queues as queue_records
-from headrace.store.records import workers as worker_records
 from headrace.store.records.queues import ALERTS
 
 _FIRST: Final = 20  # waiting tasks that are read in each place; all of them may have expired
@@ -191,8 +190,8 @@ class AlertPass:
     def _queues_with_workers(self) -> Collection[str]:
         if self._on_duty is None:
             now = self.alerts.now()
-            records = every_record(self.alerts.store, worker_records.KIND, page=_PAGE)
-            workers = map(worker_records.from_record, records)
+            records = every_record(self.alerts.store, queue_records.WORKERS, page=_PAGE)
+            workers = map(queue_records.worker_of, records)
             self._on_duty = frozenset(name for one in workers for name in one.on_duty(now))
         return self._on_duty
 

@@ -26,15 +26,15 @@ from headrace.domain.task import State, Task
 from headrace.domain.transitions import TaskWrite, spot_of
 from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.records.indexes import (
-    KIND,
+from headrace.store.records.jobs import QueueJob
+from headrace.store.records.queues import (
+    INDEXES,
     KNOWN_AFTER,
     QueueIndex,
     every_index,
     index_of,
     save_index,
 )
-from headrace.store.records.jobs import QueueJob
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
@@ -60,7 +60,7 @@ class Indexing(ServicePart):
         elif index.gone:
             self._take_out(index)
         elif queue is None:
-            self.store.drop_record(KIND, index.queue, version=index.version)
+            self.store.drop_record(INDEXES, index.queue, version=index.version)
         elif index.again:
             save_index(self.store, index.changed(index.again, self.now()))
         elif not index.built:

@@ -34,13 +34,8 @@ from headrace.store.base import Record, every_record
 from headrace.store.call_scope import caller, visible
 from headrace.store.records import queues as queue_records
 from headrace.store.records import schedules as schedule_records
-from headrace.store.records.indexes import (
-    KNOWN_AFTER,
-    build_anew,
-    change_index,
-    index_of,
-)
 from headrace.store.records.jobs import JobKind, QueueJob, deletion_of
+from headrace.store.records.queues import KNOWN_AFTER, build_anew, change_index, index_of
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service

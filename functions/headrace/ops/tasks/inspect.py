@@ -18,7 +18,7 @@ from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.paging import CountPosition, Walk, larger_page, merged_entries
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.call_scope import restricted
-from headrace.store.records.indexes import index_of
+from headrace.store.records.queues import index_of
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service

@@ -1,13 +1,21 @@
-"""Records of queues and of their alerts."""
+"""Records of queues: their settings, alerts, workers, and indexed fields.
+
+A worker's record is renewed by its heartbeats; a command is a note on the record.  Each queue that
+has had indexed fields has a record of them.
+"""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from headrace.domain.alerts import AlertState
 from headrace.domain.queue import Queue
 from headrace.domain.task import ORDINARY
 from headrace.domain.values import convert
-from headrace.store.base import Record, Store
+from headrace.domain.worker import REMEMBERED_FOR, Command, LiveWorker, WorkerHeartbeat
+from headrace.store.base import Record, Store, every_record
 from headrace.store.records import body_of, read_body
 
 KIND: Final = "queue"
@@ -85,3 +93,135 @@ def alerts_of(store: Store, queue: Queue) -> AlertState | None:
     record = store.record(ALERTS, queue.name)
     state = None if record is None else alerts_in(record)
     return state if state is not None and state.epoch == queue.alerts_since else None
+
+
+WORKERS: Final = "worker"
+
+
+def worker_record(heartbeat: WorkerHeartbeat, now: datetime) -> Record:
+    """Return a heartbeat of *now* as the record of its worker."""
+    body = {**body_of(heartbeat, "name"), "seen_at": now.isoformat()}
+    return Record(WORKERS, heartbeat.name, body, expires_at=now + REMEMBERED_FOR)
+
+
+def worker_of(record: Record) -> LiveWorker:
+    """Return the worker of *record*, with the command for it."""
+    heartbeat = convert({**record.body, "name": record.name}, WorkerHeartbeat)
+    seen_at = datetime.fromisoformat(record.body["seen_at"])
+    if not record.note:
+        return LiveWorker(heartbeat, seen_at)
+    noted = (command for command in Command if record.note == command_note(command, heartbeat))
+    return LiveWorker(heartbeat, seen_at, next(noted, None))
+
+
+def command_note(command: Command, heartbeat: WorkerHeartbeat) -> str:
+    """Return a command with the start of its process, because it is not for later processes."""
+    return f"{command} {heartbeat.started_at.isoformat()}"
+
+
+INDEXES: Final = "index"
+_PAGE: Final = 100
+
+KNOWN_AFTER: Final = timedelta(seconds=90)
+"""The time after a change of the fields until every recorder uses the new fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueIndex:
+    """The fields of a queue that are indexed, ``since`` they were last changed.
+
+    The index is complete for ``ready`` fields; the entries of ``gone`` fields have to be removed.
+    Fields in ``again`` are indexed again once all of their entries are removed.
+    """
+
+    queue: str
+    fields: tuple[str, ...]
+    since: datetime
+    ready: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    version: int = 1
+    again: tuple[str, ...] = ()
+
+    def changed(self, fields: tuple[str, ...], now: datetime) -> "QueueIndex":
+        """Return the index after a change of its fields to *fields*."""
+        gone = {*self.gone, *self.fields} - {*fields}
+        ready = tuple(field for field in self.ready if field in fields)
+        return replace(
+            self,
+            fields=fields,
+            since=now,
+            ready=ready,
+            gone=tuple(sorted(gone)),
+            again=(),
+        )
+
+    def anew(self, now: datetime) -> "QueueIndex":
+        """Return the index for a rebuild: as if its fields were removed, and added later.
+
+        No recorder adds entries before that, so that the removal of entries comes to an end.
+        """
+        wanted = self.wanted
+        return replace(self.changed((), now), again=wanted)
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The fields that will be indexed."""
+        return self.again or self.fields
+
+    @property
+    def built(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.gone and not self.again and {*self.ready} == {*self.fields}
+
+
+def index_record(index: QueueIndex) -> Record:
+    """Return an index as a record."""
+    usual = () if index.again else ("again",)
+    return Record(INDEXES, index.queue, body_of(index, "queue", "version", *usual), index.version)
+
+
+def index_in(record: Record) -> QueueIndex:
+    """Return the index of *record*.  Raises NewerRecord."""
+    return read_body(record.body, QueueIndex, queue=record.name, version=record.version)
+
+
+def index_of(store: Store, queue: str) -> QueueIndex | None:
+    """Return the index of *queue*, or None if it never had one."""
+    record = store.record(INDEXES, queue)
+    return None if record is None else index_in(record)
+
+
+def every_index(store: Store) -> Mapping[str, QueueIndex]:
+    """Return the index of every queue."""
+    found = every_record(store, INDEXES, page=_PAGE)
+    return {record.name: index_in(record) for record in found}
+
+
+def change_index(store: Store, queue: str, fields: tuple[str, ...], now: datetime) -> None:
+    """Store that *fields* of *queue* are indexed, and no other fields."""
+    while True:
+        index = index_of(store, queue)
+        if index is None:
+            if not fields:
+                return
+            new = QueueIndex(queue, fields, now)
+            if store.put_record(index_record(new), replaces=None):
+                return
+        elif index.wanted == fields or save_index(store, index.changed(fields, now)):
+            return
+
+
+def build_anew(store: Store, queue: str, now: datetime) -> None:
+    """Store that the index of *queue* is rebuilt, if it exists; may be repeated.
+
+    A rebuild that is running starts again.
+    """
+    while (index := index_of(store, queue)) is not None:
+        if save_index(store, index.anew(now)):
+            return
+
+
+def save_index(store: Store, index: QueueIndex) -> bool:
+    """Write *index*, if the stored version is the one that was read."""
+    record = index_record(replace(index, version=index.version + 1))
+    return store.put_record(record, replaces=index.version)

@@ -128,7 +128,13 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
     metavar="URL",
     help="Relay the outbox in this database too; - is HEADRACE_OUTBOX.",
 )
-@click.option("--app-version", default="", metavar="TEXT", help="Of your program, for operators.")
+@click.option(
+    "--app-version",
+    "version",
+    default="",
+    metavar="TEXT",
+    help="Of your program, for operators.",
+)
 @click.pass_obj
 def work_command(
     session: CliSession,
@@ -137,10 +143,8 @@ def work_command(
     queues: tuple[str, ...],
     *,
     processes: int | None,
-    burst: bool,
     prometheus: tuple[str, int] | None,
     outbox: str | None,
-    app_version: str,
     **given: Any,
 ) -> int:
     """Run an app's worker, until Ctrl-C or SIGTERM.
@@ -150,12 +154,9 @@ def work_command(
     running tasks end, and releases the others without using an attempt; a second Ctrl-C ends it
     at once.
     """
-    from headrace.client.worker import logs  # noqa: PLC0415 (for --help, not needed)
-    from headrace.client.worker.worker import Worker  # noqa: PLC0415 (likewise)
-
     if given["prune"] and not given["sync"]:
         raise click.UsageError("--prune needs --sync")
-    chosen = _queues(queues, strict=given["strict"])
+    given["queues"] = _queues(queues, strict=given["strict"])
     if processes or given["max_tasks"] or given["max_memory"]:
         supervisor = Supervisor(processes or 1)
         number = supervisor.run()
@@ -166,6 +167,22 @@ def work_command(
         if number > 1:
             prometheus = prometheus and (prometheus[0], prometheus[1] + number - 1)
             outbox = None
+    return _work(session, app, prometheus=prometheus, outbox=outbox, **given)
+
+
+def _work(
+    session: CliSession,
+    app: str,
+    *,
+    burst: bool,
+    prometheus: tuple[str, int] | None,
+    outbox: str | None,
+    **options: Any,
+) -> int:
+    """Run a worker in this process, and return its exit code."""
+    from headrace.client.worker import logs  # noqa: PLC0415 (for --help, not needed)
+    from headrace.client.worker.worker import Worker  # noqa: PLC0415 (likewise)
+
     named = bool(session.url or session.key or session.key_file)
     # Tasks that enqueue others, and child processes, find the service where the worker does,
     # whatever folder they change to.
@@ -173,20 +190,12 @@ def work_command(
     os.environ |= {name: value for name, value in where.items() if value}
     garbage.look_seldom()
     path, found = load_app(app)
-    if given["log_format"] is None and not logs.is_configured():
-        given["log_format"] = "text"
+    if options["log_format"] is None and not logs.is_configured():
+        options["log_format"] = "text"
     client = session.connect(codec=found.codec) if named else session.given_client
     with _metrics(prometheus) as observers:
         try:
-            worker = Worker(
-                found,
-                client=client,
-                queues=chosen,
-                app_path=path,
-                version=app_version,
-                observers=observers,
-                **given,
-            )
+            worker = Worker(found, client=client, app_path=path, observers=observers, **options)
         except InvalidRequest as error:
             if any(one.field in ("url", "key") for one in error.errors):
                 session.connect()  # says how to name them

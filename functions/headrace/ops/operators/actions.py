@@ -19,15 +19,14 @@ from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.operate import STATES_BY_ACTION, ActionStatus, BulkAction
 from headrace.domain.task import Task
 from headrace.ops.shared.audit import AuditRecord, checked_reason
-from headrace.ops.shared.paging import Found, read_units
+from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import every_record
-from headrace.store.call_scope import caller, flat_rate, not_shown, visible
+from headrace.store.base import Record, every_record
+from headrace.store.call_scope import caller, not_shown, visible
 from headrace.store.records.actions import KIND, OVER, SNAPSHOTS, UNDER_WAY, Action
 
 SAMPLES: Final = 5
 _PAGE: Final = 100
-_LOOKED_AT: Final = 500  # actions one call looks at before it answers with what it has
 
 ShownAction: TypeAlias = Action
 """An action, for modules that show it and do not import records."""
@@ -141,23 +140,23 @@ class ActionOperations(ServicePart):
 
         A page may be short and not the last.  Raises InvalidRequest for a forged cursor.
         """
-        scope, now = f"actions {queue} {where.text}", self.now()
-        after = self.service.cursors.read(scope, cursor) if cursor else ""
-        runs: list[Action] = []
-        more = False
-        records = every_record(self.store, KIND, after=after, page=_PAGE)
-        with flat_rate() as rate:
-            for number, record in enumerate(records):
-                more = len(runs) == limit or number == _LOOKED_AT
-                if more:
-                    break
-                after = record.name
-                run = Action.of(record)
-                meant = _shows(run) and queue in (None, *run.touches)
-                if meant and where.means(run, now):
-                    runs.append(run)
-            rate.read = read_units(runs)
-        return Found(tuple(runs), self.service.cursors.write(scope, after) if more else None)
+        now = self.now()
+
+        def meant(record: Record) -> Action | None:
+            run = Action.of(record)
+            own = _shows(run) and queue in (None, *run.touches)
+            return run if own and where.means(run, now) else None
+
+        return seek(
+            self.store,
+            KIND,
+            meant,
+            self.service.cursors,
+            f"actions {queue} {where.text}",
+            limit=limit,
+            cursor=cursor,
+            now=self.now,
+        )
 
     def under_way(self) -> tuple[Action, ...]:
         """Return the caller's unfinished actions, the latest first; at most a hundred."""

@@ -13,25 +13,20 @@ from typing import Any, Final, TypeAlias
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_task_id
-from headrace.domain.limits import AnswerRoom
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
 from headrace.domain.queue_settings import QueueSettings
-from headrace.ops.shared.paging import Found, read_units
+from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record
-from headrace.store.call_scope import caller, flat_rate, restricted, visible
+from headrace.store.call_scope import caller, restricted, visible
 from headrace.store.records import body_of
 
 _log: Final = safe_logger(__name__)
 
 KIND: Final = "audit"
 KEPT: Final = timedelta(days=90)
-_PAGE: Final = 250
-_ENTRY: Final = 512  # bytes of what else an answer says of one
-_LOOKED_AT: Final = 2_000  # entries one call looks at before it answers with what it has
-_LOOKS_FOR: Final = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,39 +220,26 @@ class Audit(ServicePart):
         it begins.
         """
         where.check_span()
-        with flat_rate() as rate:
-            page = self._list(where, limit, cursor)
-            rate.read = read_units(page.shown)
-        return page
+        oldest = max(self.now() - KEPT, where.since or self.now() - KEPT)
 
-    def _list(self, where: AuditFilter, limit: int, cursor: str | None) -> Found[AuditRecord]:
-        scope = f"audit {where}"
-        after = self.service.cursors.read(scope, cursor) if cursor else ""
-        if where.before is not None and not after:
-            after = _countdown(where.before)
-        began = self.now()
-        entries: list[AuditRecord] = []
-        room = AnswerRoom()
-        looked_at, stride = 0, min(_PAGE, limit)
-        while True:
-            records, more = self.store.records(KIND, after=after, limit=stride)
-            stride = min(_PAGE, 2 * stride)  # where few are meant
-            for record in records:
-                before, after = after, record.name
-                looked_at += 1
-                entry = _shown(_entry(record))
-                if entry.at < began - KEPT or (where.since is not None and entry.at < where.since):
-                    return Found(tuple(entries), None)
-                if where.means(entry) and (not restricted() or visible(entry.queue or "")):
-                    if not room.takes(_text(entry), besides=_ENTRY) and entries:
-                        return Found(tuple(entries), self.service.cursors.write(scope, before))
-                    entries.append(entry)
-                if len(entries) == limit or looked_at == _LOOKED_AT:
-                    return Found(tuple(entries), self.service.cursors.write(scope, after))
-            if not more:
-                return Found(tuple(entries), None)
-            if self.now() >= began + _LOOKS_FOR:
-                return Found(tuple(entries), self.service.cursors.write(scope, after))
+        def meant(record: Record) -> AuditRecord | None:
+            entry = _shown(_entry(record))
+            own = not restricted() or visible(entry.queue or "")
+            return entry if own and where.means(entry) else None
+
+        return seek(
+            self.store,
+            KIND,
+            meant,
+            self.service.cursors,
+            f"audit {where}",
+            limit=limit,
+            cursor=cursor,
+            first="" if where.before is None else _countdown(where.before),
+            through=f"{_countdown(oldest)}~",  # entries of that instant have a name behind it
+            now=self.now,
+            text_of=lambda _, entry: _text(entry),
+        )
 
 
 _ENTRY_FIELDS: Final = frozenset(one.name for one in fields(AuditRecord))

@@ -133,24 +133,30 @@ def seek(  # noqa: PLR0913  every list has these
     limit: int,
     cursor: str | None,
     prefix: str = "",
+    first: str = "",
+    through: str | None = None,
     now: Callable[[], datetime],
     text_of: Callable[[Record, _T], str] = text_of_record,
 ) -> Found[_T]:
     """Return up to *limit* records of *kind* as *keep* maps them, without those mapped to None.
 
-    They come after *cursor*, which belongs to *scope*; raises InvalidRequest for a forged one.  A
-    page is short or empty if filling it would read too many records or exceed the answer; then more
-    may follow.  *text_of* returns the text that the answer shows of one, about.  A restricted key
+    They come after *cursor*, which belongs to *scope*; raises InvalidRequest for a forged one.
+    Their names start with *prefix*, and are after *first* and up to *through*.  A page is short or
+    empty if filling it would read too many records or exceed the answer; then more may follow.
+    *text_of* returns the text that the answer shows of one, about.  A restricted key
     is charged only for the records shown.
     """
     until, looked_at, stride = now() + LOOKS_FOR, 0, min(_STRIDE, limit + 1)
     shown: list[_T] = []
     room = AnswerRoom()
-    after, last = cursors.read(scope, cursor) if cursor else "", ""
+    after, last = cursors.read(scope, cursor) if cursor else first, ""
     with flat_rate() as rate:
         while True:
             records, more = store.records(kind, prefix=prefix, after=after, limit=stride)
             for record in records:
+                if through is not None and record.name > through:
+                    more = False
+                    break
                 kept = keep(record)
                 if kept is not None:
                     fits = room.takes(text_of(record, kept), besides=_ROW_BYTES) or not shown

@@ -124,7 +124,7 @@ def test_an_undo_ends_the_deletion_and_brings_back_what_it_took(world: World) ->
         pass
     [undo] = run.undos.values()
     world.clock.forward(1)
-    answer = world.use.undoing.undo(undo)
+    answer = world.use.undos.undo(undo)
     world.use.action_work.run()
 
     assert answer.changed == PART

@@ -177,7 +177,7 @@ def test_a_restart_and_an_undo_take_a_key_that_was_held_until_the_start_again(
         if how == "restart":
             (done,) = world.use.bulk.by_ids(queue, BulkAction.RESTART, [first]).results
         else:
-            (done,) = world.use.undoing.undo(undo_id).results
+            (done,) = world.use.undos.undo(undo_id).results
         return done.detail
 
     if how == "restart":

@@ -171,7 +171,7 @@ def test_who_is_behind_one_that_took_a_place_in_vain_goes_at_once(world: World, 
         undo = world.use.tasks.delete(name, undo_in_seconds=60)
         world.put(queue, group_key="a", dedupe_key="k")
         assert undo is not None
-        (done,) = world.use.undoing.undo(undo.id).results
+        (done,) = world.use.undos.undo(undo.id).results
         assert (done.outcome, done.detail) == ("SKIPPED", "dedupe_conflict")
         world.say(world.one(queue), "SUCCEEDED")
     (last,) = world.put(queue, group_key="a")

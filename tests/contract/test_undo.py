@@ -32,7 +32,7 @@ def delete(world: World, task_id: str, seconds: float = DAY) -> str:
 def back(world: World, undo_id: str) -> BulkAnswer:
     """Undo all of it."""
     world.clock.forward(0.001)
-    answer = world.use.undoing.undo(undo_id)
+    answer = world.use.undos.undo(undo_id)
     assert answer.cursor is None
     return answer
 
@@ -157,11 +157,11 @@ def test_after_its_time_nothing_can_be_undone(world: World) -> None:
     world.clock.forward(60)
 
     with pytest.raises(NotFound, match="or it is over"):
-        world.use.undoing.undo(undo)
+        world.use.undos.undo(undo)
     with pytest.raises(NotFound):
         world.see(task_id)
     with pytest.raises(NotFound):
-        world.use.undoing.undo("und_nothing")
+        world.use.undos.undo("und_nothing")
 
 
 def test_its_id_is_free_and_a_new_task_under_it_is_left_alone(world: World) -> None:
@@ -252,12 +252,12 @@ def test_a_deleted_queue_takes_along_what_could_be_undone(world: World) -> None:
 
     assert world.store.tombstones([task_id]) == {}
     with pytest.raises(NotFound):
-        world.use.undoing.undo(undo)
+        world.use.undos.undo(undo)
     world.clock.forward(120)
     world.use.reaping.run()
     world.use.queues.create(queue, QueueSettings())
     with pytest.raises(NotFound, match="was deleted since"):
-        world.use.undoing.undo(undo)
+        world.use.undos.undo(undo)
 
 
 def test_an_undo_costs_one_write_unit_more_for_each_task(world: World) -> None:
@@ -287,7 +287,7 @@ def test_a_key_whose_new_holder_has_expired_goes_back_to_what_is_undone(world: W
 
 def test_an_undo_tells_whether_anything_is_left_of_it(world: World) -> None:
     queue, other = world.queue(), world.queue("other")
-    remains = world.use.undoing.remains
+    remains = world.use.undos.remains
     world.put(other)
     (task_id,) = world.put(queue)
     named = delete(world, task_id)

@@ -180,7 +180,7 @@ def a_task_with_a_large_payload_is_deleted_and_restored() -> None:
     assert undo is not None
     use.recording.record(SHARD, stream.taken())
     use.reaping.run()
-    use.undoing.undo(undo.id)
+    use.undos.undo(undo.id)
     assert [task.payload for task in world.take("mail")] == [payload], "the payload is lost"
 
 
@@ -647,7 +647,7 @@ def a_task_is_deleted_and_restored_before_a_late_delivery() -> None:
         undo = group.other.use.tasks.delete(first, undo_in_seconds=600)
         assert undo is not None
         group.take(group.other)
-        group.other.use.undoing.undo(undo.id)
+        group.other.use.undos.undo(undo.id)
 
     group.store.before_delivery = meanwhile
     group.take(group.one)

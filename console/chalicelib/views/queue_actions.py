@@ -200,7 +200,7 @@ def undo(context: RequestContext) -> Reply:
     back = context.back or context.url(urls.QUEUES)
     until, restored, left, cursor = use.now() + _COUNTS_FOR, 0, 0, None
     while undo_ids:
-        answer = use.undoing.undo(undo_ids[0], cursor=cursor)
+        answer = use.undos.undo(undo_ids[0], cursor=cursor)
         restored, left = restored + answer.changed, left + len(answer.results) - answer.changed
         cursor = answer.cursor
         if cursor is None:

@@ -262,7 +262,7 @@ def _forms(context: RequestContext, run: Action) -> tuple[Confirm, ...]:
         forms.append(Confirm(here, (Choice("cancel", "Cancel the rest", danger=True), turn)))
     if run.has_ended and run.found > run.at:
         forms.append(Confirm(here, (Choice("again", "Look for the others"),)))
-    undos = [] if run.goes_on else [*filter(context.use.undoing.remains, run.undos.values())]
+    undos = [] if run.goes_on else [*filter(context.use.undos.remains, run.undos.values())]
     if undos and run.changed:
         tasks = formatting.count_of(run.changed, "task")
         hidden = (Hidden("undo", " ".join(undos)), Hidden(BACK, context.here))

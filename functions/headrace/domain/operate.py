@@ -271,12 +271,16 @@ _MARKS: Final = ("deleted_by", "deleted_from", "deleted_retention")
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """What can bring back what one action deletes in *queue*, from *at* on and *until* then."""
+    """What can bring back what one action deletes in *queue*, from *at* on and *until* then.
+
+    ``ids`` are the deleted tasks, if they are few: a lagging index need not show these.
+    """
 
     id: str
     queue: str
     at: datetime
     until: datetime
+    ids: tuple[str, ...] | None = None
 
 
 def kept(removal: Change, task: Task, undo: Undo | None) -> Change:

@@ -186,7 +186,7 @@ def undo(
     or the queue was deleted.
     """
     cursor = body.cursor if body else None
-    return bulk_answer(current_service().undoing.undo(id, cursor=cursor))
+    return bulk_answer(current_service().undos.undo(id, cursor=cursor))
 
 
 @routes.add(

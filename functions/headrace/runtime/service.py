@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
     from headrace.ops.operators.sessions import Attempts, Sessions
-    from headrace.ops.operators.undo import Undoing, Undos
+    from headrace.ops.operators.undo import Undos
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.alerts import Alerts
     from headrace.ops.scheduling.schedules import Schedules
@@ -164,7 +164,6 @@ class Service:
     search: "Search" = _part("headrace.ops.search.search", "Search")
     views: "SavedViews" = _part("headrace.ops.search.search", "SavedViews")
     bulk: "BulkOperations" = _part("headrace.ops.operators.bulk", "BulkOperations")
-    undoing: "Undoing" = _part("headrace.ops.operators.undo", "Undoing")
     actions: "ActionOperations" = _part("headrace.ops.operators.actions", "ActionOperations")
     action_work: "ActionWork" = _part("headrace.ops.operators.action_work", "ActionWork")
     keys: "KeyOperations" = _part("headrace.ops.operators.keys", "KeyOperations")

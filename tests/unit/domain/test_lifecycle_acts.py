@@ -196,7 +196,7 @@ def undelete_what_was(state: State) -> Callable[[LifecycleCase], None]:
     def act(case: LifecycleCase) -> None:
         if (task := case.stored) is None or task.state is not DELETED:
             return
-        case.world.use.undoing.undo(case.undo)
+        case.world.use.undos.undo(case.undo)
         if state is ENQUEUED:
             return
         taken = case.world.one("mail")
@@ -204,7 +204,7 @@ def undelete_what_was(state: State) -> Callable[[LifecycleCase], None]:
         case.world.say(taken, status, **({} if state is SUCCEEDED else {"retryable": False}))
         undo = case.world.use.tasks.delete("task-1", undo_in_seconds=60)
         case.world.clock.forward(1)
-        case.world.use.undoing.undo(undo.id if undo else "")
+        case.world.use.undos.undo(undo.id if undo else "")
 
     act.__name__ = f"undelete-{state}"
     return act

@@ -172,7 +172,7 @@ class ActionWork(ServicePart):
         if run.at == 0:
             self.service.actions.begin_audit(run)
         queue, seen = self._seen(run)
-        undo = self.service.undos.known(run.undos.get(queue))
+        undo = self.service.undos.find(run.undos.get(queue))
         overdue = bool(run.undo_for) and undo is None
         outcomes = self.service.bulk.as_seen(
             queue,

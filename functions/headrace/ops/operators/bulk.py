@@ -164,7 +164,7 @@ class BulkOperations(ServicePart):
         with self.service.audit.action(
             action, queue=queue, where=noted, by_parts=True, reason=why
         ) as outcome:
-            undo = self.service.undos.known(undo_id)
+            undo = self.service.undos.find(undo_id)
             if cursor is None:
                 undo = self.service.undos.begin(queue, undo_in_seconds)
             job = replace(job, undo=undo)

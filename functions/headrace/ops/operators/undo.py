@@ -20,24 +20,64 @@ from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
 from headrace.ops.tasks.enqueue import commit_with_key
-from headrace.store.base import Position
+from headrace.store.base import Position, Record
 from headrace.store.call_scope import draw_undo_id, not_shown, visible
-from headrace.store.records import undos as undo_records
+from headrace.store.records import body_of, read_body
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
 
+_KIND: Final = "undo"
 _PAGE: Final = 100
 _MOST: Final = 1_000  # tasks that one call restores
 _RESTORED: Final = "RESTORED"
 
 
-class Undoing(ServicePart):
-    """Restores the tasks of an undo, for up to *patience* seconds per call."""
+class Undos(ServicePart):
+    """Begins undos, and restores their tasks for up to *patience* seconds per call."""
 
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
         self.patience: float = 20.0
+
+    def begin(
+        self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None
+    ) -> Undo | None:
+        """Return an undo for *seconds* of what is about to be deleted in *queue*; 0: None.
+
+        *ids* are the tasks where they are known: the index need not show those.
+        """
+        if not seconds:
+            return None
+        now = self.now()
+        named = None if ids is None else tuple(dict.fromkeys(ids))
+        undo = Undo(draw_undo_id(now), queue, now, now + timedelta(seconds=seconds), named)
+        while not self.store.put_record(_record(undo), replaces=None):
+            found = self.find(undo.id)
+            if found is not None and found.queue == queue:
+                return found  # begun by this very request, whose process died: it goes on
+            undo = replace(undo, id=draw_undo_id(now))
+        return undo
+
+    def join(self, queue: str, undo_id: str) -> Undo:
+        """Return an undo of *queue* for what is about to be deleted besides, of whatever ids.
+
+        Raises InvalidRequest naming ``undo_id`` for one that is not there, over or of another
+        queue.
+        """
+        undo = self.find(undo_id)
+        if undo is None or undo.queue != queue:
+            raise InvalidRequest.of("undo_id", "is no undo of this queue, or one that is over")
+        if undo.ids is not None:  # what it brings back is found by the index from now on
+            undo = replace(undo, ids=None)
+            self.store.renew_record(_record(undo))
+        return undo
+
+    def find(self, undo_id: str | None) -> Undo | None:
+        """Return an undo that is not over."""
+        record = None if undo_id is None else self.store.record(_KIND, undo_id)
+        undo = None if record is None else read_body(record.body, Undo, id=record.name)
+        return None if undo is None or undo.until <= self.now() else undo
 
     def undo(
         self,
@@ -52,16 +92,15 @@ class Undoing(ServicePart):
         since; InvalidRequest for a forged cursor.  A caller that may not know all queues gets
         Forbidden for an undo that is not known, and for one of another queue.
         """
-        found = self.service.undos.find(undo_id)
-        if found is None or not visible(found[0].queue):
+        undo = self.find(undo_id)
+        if undo is None or not visible(undo.queue):
             missing = NotFound(f"there is no undo {undo_id[:64]}, or it is over")
             raise not_shown(missing, Forbidden("this key is not for the queue of this undo"))
-        undo, ids = found
         queue = self.service.queues.get(undo.queue)
         if queue.created_at > undo.at:
             message = f"queue {queue.name} was deleted since, and its tasks with it"
             raise NotFound(message)
-        if ids is None:
+        if undo.ids is None:
             self.service.jobs.give_up(undo.id)
             self.service.actions.give_up(undo.id)
         scope = f"undo {undo_id}"
@@ -71,11 +110,11 @@ class Undoing(ServicePart):
         with self.service.audit.action(
             "undo", queue=queue.name, where={"undo": undo_id}, by_parts=True
         ) as outcome:
-            if ids is None:
+            if undo.ids is None:
                 positions = self._visit(queue, undo, start, results)
             else:
                 positions = iter(())
-                results += self._named(queue, undo, ids)
+                results += self._named(queue, undo, undo.ids)
             try:
                 after = self.service.cursors.walk(
                     scope, positions, lambda: len(results) >= _MOST or self.now() > until
@@ -87,18 +126,18 @@ class Undoing(ServicePart):
 
     def remains(self, undo_id: str) -> bool:
         """Return whether *undo_id* still has tasks to restore."""
-        found = self.service.undos.find(undo_id)
-        if found is None:
+        undo = self.find(undo_id)
+        if undo is None:
             return False
-        undo, ids = found
         try:
             queue = self.service.queues.cached(undo.queue)
         except NotFound:
             return False
         if queue.created_at > undo.at:
             return False
-        if ids is not None:
-            return any(task.deleted_by == undo.id for task in self.store.tombstones(ids).values())
+        if undo.ids is not None:
+            tasks = self.store.tombstones(undo.ids).values()
+            return any(task.deleted_by == undo.id for task in tasks)
         return any(
             self.store.entries(place, since=undo.at, until=undo.at, limit=1).entries
             for place in queue.places(State.DELETED)
@@ -159,53 +198,5 @@ class Undoing(ServicePart):
         return BulkOutcome(task.id, "SKIPPED", "the id is in use, or the task is back already")
 
 
-class Undos(ServicePart):
-    """Begins undos and finds them again."""
-
-    def begin(
-        self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None
-    ) -> Undo | None:
-        """Return an undo for *seconds* of what is about to be deleted in *queue*; 0: None.
-
-        *ids* are the tasks where they are known: the index need not show those.
-        """
-        if not seconds:
-            return None
-        now = self.now()
-        undo = Undo(draw_undo_id(now), queue, now, now + timedelta(seconds=seconds))
-        named = None if ids is None else tuple(dict.fromkeys(ids))
-        while not self.store.put_record(undo_records.to_record(undo, named), replaces=None):
-            found = self.find(undo.id)
-            if found is not None and found[0].queue == queue:
-                return found[0]  # begun by this very request, whose process died: it goes on
-            undo = replace(undo, id=draw_undo_id(now))
-        return undo
-
-    def join(self, queue: str, undo_id: str) -> Undo:
-        """Return an undo of *queue* for what is about to be deleted besides, of whatever ids.
-
-        Raises InvalidRequest naming ``undo_id`` for one that is not there, over or of another
-        queue.
-        """
-        record = self.store.record(undo_records.KIND, undo_id)
-        undo, ids = (None, None) if record is None else undo_records.from_record(record)
-        if record is None or undo is None or undo.queue != queue or undo.until <= self.now():
-            raise InvalidRequest.of("undo_id", "is no undo of this queue, or one that is over")
-        if ids is not None:  # what it brings back is found by the index from now on
-            wider = undo_records.to_record(undo, None)
-            version = record.version + 1
-            self.store.put_record(replace(wider, version=version), replaces=record.version)
-        return undo
-
-    def find(self, undo_id: str) -> tuple[Undo, tuple[str, ...] | None] | None:
-        """Return an undo that is not over, and the ids of its tasks where they are known."""
-        record = self.store.record(undo_records.KIND, undo_id)
-        if record is None:
-            return None
-        undo, ids = undo_records.from_record(record)
-        return (undo, ids) if undo.until > self.now() else None
-
-    def known(self, undo_id: str | None) -> Undo | None:
-        """Return an undo that is not over."""
-        found = self.find(undo_id) if undo_id is not None else None
-        return None if found is None else found[0]
+def _record(undo: Undo) -> Record:
+    return Record(_KIND, undo.id, body_of(undo, "id"), expires_at=undo.until)

@@ -174,7 +174,7 @@ class Removals(ServicePart):
 
         Pages without any are passed for up to two seconds, because each saved page costs a write.
         """
-        undo, before, places = self.service.undos.known(job.undo), self._before(job), _places(job)
+        undo, before, places = self.service.undos.find(job.undo), self._before(job), _places(job)
         removed, until = 0, self.now() + _PASSED_FOR
         (at, last), done = job.position or (0, None), False
         while not (done or removed) and self.now() <= until:

@@ -3,20 +3,35 @@
 Everything here is pure.  The first request under a key runs; a repeat of it gets the first answer;
 another request under the same key is a conflict.  A failed request is forgotten, and its repeat
 runs.
+
+All records of one key have one kind: the record named ``FIRST``, and the parts of an answer that is
+too large for one item.  Answers are compressed, because DynamoDB charges items by the kilobyte.
 """
 
-from collections.abc import Collection, Iterable
+import re
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
-from typing import Final
+from typing import Any, Final
 
 from headrace.domain.errors import IdempotencyConflict, Unavailable
 from headrace.domain.ids import is_tagged
 from headrace.domain.task import State, Task
+from headrace.domain.times import instant_of, micros_of
 
 KEPT: Final = timedelta(minutes=15)
 """So long a repeat is answered as the first request was, counted from when that began."""
+
+FIRST: Final = "first"
+PART_BYTES: Final = 300_000
+"""The maximum size of a part; an item may have 400 KB."""
+
+_OURS: Final = "tsk_"
+_IDS: Final = re.compile(r"[.,][^.,]+")  # no id has these characters
+_PLAIN_BYTES: Final = 500  # shorter texts are not compressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +41,11 @@ class KeyedRequest:
     caller: str
     key: str
     fingerprint: str
+
+    @property
+    def kind(self) -> str:
+        """The kind of the records of the key, which is different for each caller."""
+        return f"repeat:{self.caller}:{self.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +77,44 @@ class First:
     def began(self) -> datetime:
         """When the first try of all began."""
         return self.at if self.begun_at is None else self.begun_at
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], parts: Sequence[str] = ()) -> "First":
+        """Return the content of a record; *parts* are the parts of a divided answer."""
+        answer = None
+        text = body.get("text") or "".join(parts)
+        if text:
+            answer = RecordedAnswer(body["status"], body["type"], _unpacked(text))
+        return cls(
+            body["of"],
+            instant_of(body["at"]),
+            instant_of(body["until"]),
+            answer,
+            "failed" in body,
+            instant_of(body["begun"]) if "begun" in body else None,
+        )
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the record, without the parts of its answer."""
+        body: dict[str, Any] = {
+            "of": self.fingerprint,
+            "at": micros_of(self.at),
+            "until": micros_of(self.until),
+        }
+        if self.failed:
+            body["failed"] = True
+        if self.begun_at is not None:
+            body["begun"] = micros_of(self.begun_at)
+        if self.answer is not None:
+            text = _packed(self.answer.body)
+            body |= {"status": self.answer.status, "type": self.answer.content_type}
+            body |= {"text": text} if len(text) <= PART_BYTES else {"parts": len(_cut(text))}
+        return body
+
+    def parts(self) -> list[str]:
+        """Return the parts of an answer that is too large for its record."""
+        text = _packed(self.answer.body) if self.answer is not None else ""
+        return _cut(text) if len(text) > PART_BYTES else []
 
     def tried_again(self, request: KeyedRequest, *, now: datetime, until: datetime) -> "First":
         """Return *request* as the next to run; of the same one this may have done a part."""
@@ -106,6 +164,36 @@ class NotedBatch:
     closed: bool = False
     latest: datetime | None = None  # None: not known
 
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> "NotedBatch":
+        """Return the batch in a record, which is empty for a record of another request."""
+        ids = tuple(
+            f"{_OURS}{name[1:]}" if name.startswith(".") else name[1:]
+            for name in _IDS.findall(body.get("ids", ""))
+        )
+        at, until = instant_of(body["at"]), instant_of(body["until"])
+        latest = instant_of(body["at"] + body["late"]) if "late" in body else None
+        return cls(at, until, body.get("tag", ""), ids, "closed" in body, latest)
+
+    def body(self, request: KeyedRequest) -> dict[str, Any]:
+        """Return the body of the record: up to 1 KB for 25 tasks with ids of the service."""
+        ids = "".join(
+            f".{name.removeprefix(_OURS)}" if name.startswith(_OURS) else f",{name}"
+            for name in self.task_ids
+        )
+        body = {
+            "of": request.fingerprint,
+            "at": micros_of(self.at),
+            "until": micros_of(self.until),
+            "tag": self.tag,
+            "ids": ids,
+        }
+        if self.latest is not None:
+            body["late"] = micros_of(self.latest) - micros_of(self.at)
+        if self.closed:
+            body["closed"] = True
+        return body
+
     def holds(self, task: Task, *, now: datetime) -> bool:
         """Return whether *task* is under a lease of this batch that is still good."""
         return (
@@ -147,3 +235,21 @@ def still_running(at: datetime, until: datetime, *, now: datetime) -> Unavailabl
         "the first request under this Idempotency-Key is still being worked on",
         retry_after_seconds=max(1, ceil(wait)),
     )
+
+
+def _cut(text: str) -> list[str]:
+    return [text[start : start + PART_BYTES] for start in range(0, len(text), PART_BYTES)]
+
+
+def _packed(text: str) -> str:
+    """Return *text* as ASCII, compressed; or with an equals sign before it, as it is."""
+    raw = text.encode("utf-8", "surrogatepass")
+    if len(raw) <= _PLAIN_BYTES:
+        return f"={text}"
+    return b64encode(zlib.compress(raw)).decode("ascii")
+
+
+def _unpacked(text: str) -> str:
+    if text.startswith("="):
+        return text[1:]
+    return zlib.decompress(b64decode(text)).decode("utf-8", "surrogatepass")

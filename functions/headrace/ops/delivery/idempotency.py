@@ -26,13 +26,6 @@ from headrace.domain.task import State, Task
 from headrace.ops.shared.leases import Leases, with_present_ends
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Noting, NotingRefused, Record, Store
-from headrace.store.records.repeats import (
-    FIRST,
-    batch_of,
-    batch_record,
-    first_of,
-    kind_of,
-)
 
 NotedState: TypeAlias = tuple[repeat.NotedBatch | None, int | None]
 
@@ -115,7 +108,8 @@ class DeliveryBatch:
         return self._write(repeat.NotedBatch(now, now, self.tag, closed=True))
 
     def _record(self, batch: repeat.NotedBatch) -> Record:
-        return batch_record(self.request, batch, version=(self.version or 0) + 1)
+        body, version = batch.body(self.request), (self.version or 0) + 1
+        return Record(self.request.kind, repeat.FIRST, body, version, batch.at + repeat.KEPT)
 
     def _write(self, batch: repeat.NotedBatch) -> bool:
         record = self._record(batch)
@@ -125,14 +119,14 @@ class DeliveryBatch:
         return True
 
     def _recorded(self, queues: Sequence[Queue]) -> list[Task] | None:
-        record = self.store.record(kind_of(self.request), FIRST)
+        record = self.store.record(self.request.kind, repeat.FIRST)
         if record is None:
             return None
         now = self.now()
-        if not first_of(record).repeated_by(self.request, now=now):
+        if not repeat.First.of(record.body).repeated_by(self.request, now=now):
             self.version = record.version  # forgotten: what is noted takes its place
             return None
-        batch = batch_of(record)
+        batch = repeat.NotedBatch.of(record.body)
         tasks = list(self.store.read(batch.task_ids).values())
         batch.check_over(tasks, queues=[queue.name for queue in queues], now=now)
         if now < batch.until and not batch.closed:  # who leased them may still be at it

@@ -10,20 +10,19 @@ from datetime import timedelta
 from typing import Final
 
 from headrace.domain.errors import Unavailable
-from headrace.domain.repeat import First, KeyedRequest, RecordedAnswer, still_running
+from headrace.domain.repeat import (
+    FIRST,
+    KEPT,
+    First,
+    KeyedRequest,
+    RecordedAnswer,
+    still_running,
+)
 from headrace.domain.times import micros_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record
 from headrace.store.call_scope import Draws
-from headrace.store.records.repeats import (
-    FIRST,
-    first_of,
-    kind_of,
-    part_name,
-    parts_of,
-    record_of,
-)
 
 _log: Final = safe_logger(__name__)
 
@@ -61,7 +60,7 @@ class Repeats(ServicePart):
         turn = RepeatTurn(request, first, 1)
         if self._write(turn, first, replaces=None):
             return turn
-        record = self.store.record(kind_of(request), FIRST)
+        record = self.store.record(request.kind, FIRST)
         if record is not None:
             before = self._read(record)
             answer = before.answer_to(request, now=now)
@@ -81,8 +80,10 @@ class Repeats(ServicePart):
         """
         done = replace(turn.first, answer=answer)
         try:
-            for part in parts_of(turn.request, done, version=turn.version + 1):
-                self.store.renew_record(part)
+            kind, until = turn.request.kind, done.at + KEPT
+            for place, part in enumerate(done.parts()):
+                name = _part_name(turn.version + 1, place)
+                self.store.renew_record(Record(kind, name, {"text": part}, 1, until))
             self._write(replace(turn, version=turn.version + 1), done, replaces=turn.version)
         except Unavailable as error:
             _log.warning("an answer could not be kept for repeats: %s", error)
@@ -96,7 +97,8 @@ class Repeats(ServicePart):
             _log.warning("a failure could not be noted for repeats: %s", error)
 
     def _write(self, turn: RepeatTurn, first: First, *, replaces: int | None) -> bool:
-        record = record_of(turn.request, first, version=turn.version)
+        kind, until = turn.request.kind, first.at + KEPT
+        record = Record(kind, FIRST, first.body(), turn.version, until)
         return self.store.put_record(record, replaces=replaces)
 
     def _read(self, record: Record) -> First:
@@ -104,11 +106,16 @@ class Repeats(ServicePart):
         number = record.body.get("parts", 0)
         parts: list[str] = []
         while len(parts) < number:
-            after = part_name(record.version, len(parts) - 1) if parts else ""
+            after = _part_name(record.version, len(parts) - 1) if parts else ""
             found, _ = self.store.records(
                 record.kind, prefix=f"{record.version}.", after=after, limit=number - len(parts)
             )
             if not found:
                 raise Unavailable("the first answer under this Idempotency-Key is being forgotten")
             parts += [str(part.body["text"]) for part in found]
-        return first_of(record, parts)
+        return First.of(record.body, parts)
+
+
+def _part_name(version: int, place: int) -> str:
+    """Return the name of one part; the parts of each version are of another answer."""
+    return f"{version}.{place:03d}"

@@ -201,6 +201,24 @@ def setting_option(setting: Setting) -> Decorator:
     return click.option(name, metavar="TEXT", help=help_)
 
 
+def exactly_one(given: Mapping[str, object]) -> None:
+    """Raise UsageError unless exactly one of these options was given, by their names."""
+    at_most_one(given)
+    if not any(map(_is_given, given.values())):
+        raise click.UsageError(f"give one of {', '.join(given)}")
+
+
+def at_most_one(given: Mapping[str, object]) -> None:
+    """Raise UsageError if several of these options were given, by their names."""
+    several = [name for name, value in given.items() if _is_given(value)]
+    if len(several) > 1:
+        raise click.UsageError(f"give only one of {', '.join(several)}")
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value is not False and value != ()
+
+
 yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 
 

@@ -1,5 +1,6 @@
-"""`headrace enqueue`: tasks into a queue, one or a file of any number."""
+"""`headrace enqueue`: one task, or one for each line of a file."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -12,10 +13,10 @@ from headrace.cli.commands import CliCommand, options, queue_argument, tag_optio
 from headrace.cli.lines import (
     BadLine,
     Defaults,
-    LineCounts,
+    LineReader,
+    Result,
     call_of,
     enqueue_lines,
-    numbered,
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
@@ -33,17 +34,17 @@ from headrace.wire.tasks import Enqueued
 _STDIN: Final = "-"
 
 _task_options = options(
-    click.option("--delay", **TIME, help="Not delivered before so long from now."),
+    click.option("--delay", **TIME, help="Deliver after this time."),
     click.option(
-        "--scheduled-at", **INSTANT, help="Not delivered before: 2026-11-21T08:00:00Z, or +1h."
+        "--scheduled-at", **INSTANT, help="Deliver from then on: 2026-11-21T08:00:00Z, or +1h."
     ),
-    click.option("--expires-at", **INSTANT, help="Not delivered after."),
-    click.option("--id", metavar="ID", help="An id of your own: the same again changes nothing."),
+    click.option("--expires-at", **INSTANT, help="Do not deliver after this instant."),
+    click.option("--id", metavar="ID", help="Your own id; the same id again changes nothing."),
     text_options(SetBy.ENQUEUE),
     click.option(
         "--dedupe-until",
         type=click.Choice([one.value for one in DedupeUntil]),
-        help="Free the key when the task starts or has ended; else end.",
+        help="Release the dedupe key when the task starts, or when it ends (default).",
     ),
     click.option(
         "--unique-for",
@@ -54,16 +55,16 @@ _task_options = options(
         "--overwrite",
         multiple=True,
         type=click.Choice(["payload", "scheduled_at", "expires_at", "tags", "priority"]),
-        help="What a duplicate replaces of the task that waits under the key.",
+        help="Fields that a duplicate replaces in the waiting task.",
     ),
     click.option("--lease-seconds", **TIME, help="How long a lease of this task lasts."),
-    click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's."),
+    click.option("--max-retries", type=int, metavar="N", help="Retries, instead of the queue's."),
     click.option(
         "--priority",
         **PRIORITY,
-        help="Which due tasks come first, in a queue with priorities.",
+        help="In a queue with priorities.",
     ),
-    tag_option("Any."),
+    tag_option("A tag; repeatable."),
 )
 
 
@@ -80,35 +81,35 @@ _task_options = options(
     "--task",
     "function",
     metavar="NAME",
-    help='A call of this function, as mail.send; PAYLOAD is its arguments, {"to": …}, or none.',
+    help='Call this function, for example mail.send; PAYLOAD is its arguments, {"to": …}.',
 )
 @click.option(
     "--payload-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Uploaded as the payload of one task: anything, up to 1 GiB.",
+    help="Upload this file as the payload of one task, up to 1 GiB.",
 )
-@click.option("--file", metavar="FILE", help="NDJSON: a payload on each line; - is stdin.")
+@click.option("--file", metavar="FILE", help="NDJSON with a payload on each line; - is stdin.")
 @click.option("--tasks", is_flag=True, help='Lines are whole tasks: {"payload": …, "id": …}.')
-@click.option("--skip-bad", is_flag=True, help="Go on after a line that cannot be a task.")
+@click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be a task.")
 @click.option(
-    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Begin there."
+    "--from-line", type=click.IntRange(min=1), default=1, metavar="N", help="Start at this line."
 )
 @click.option(
     "--run",
     metavar="NAME",
-    help="What the ids of a file's tasks begin with; the same file under the same name again puts "
-    "no line in twice.",
+    help="Prefix of the ids of a file's tasks; the same file with the same name enqueues no line "
+    "twice.",
 )
-@click.option("--dry-run", is_flag=True, help="Read and check every line; send nothing.")
+@click.option("--dry-run", is_flag=True, help="Check every line; send nothing.")
 @_task_options
 @click.pass_obj
 def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **given: Any) -> Exit:
     """Put tasks into a queue.
 
-    PAYLOAD is any JSON; - reads one from stdin, and --file as many as there are lines, in constant
-    memory.  With --task it is the arguments of an app's function.  With --file the other options
-    hold for every line that does not say otherwise.  --payload-file uploads what no table holds.
+    PAYLOAD is any JSON; - reads it from stdin.  With --task it is the arguments of an app's
+    function.  With --file, each line is a payload, and the other options are defaults for every
+    line.  --payload-file uploads a large payload.
     """
     _check(queue, payload, given)
     defaults = _defaults(given)
@@ -123,7 +124,7 @@ def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **g
 
 
 def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
-    """Refuse what does not go together."""
+    """Raise UsageError for options that exclude each other."""
     has_file, uploads = given["file"] is not None, given["payload_file"] is not None
     only = [
         name for name in ("tasks", "skip_bad", "run", "dry_run") if given[name] and not has_file
@@ -141,16 +142,18 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
         and not given["tasks"],
         "give --id or --unique-for, not both": given["id"] is not None
         and given["unique_for"] is not None,
-        "give --task or --tasks: whole tasks have their payload in the line": given["function"]
+        "give --task or --tasks, not both: whole tasks have their payload in the line": given[
+            "function"
+        ]
         and given["tasks"],
-        "say the QUEUE before the PAYLOAD": queue.startswith(("{", "[")),
+        "give the QUEUE before the PAYLOAD": queue.startswith(("{", "[")),
         "give PAYLOAD or --file, not both": has_file and payload is not None,
         "--payload-file is the payload of one task: give no PAYLOAD, --task or --file": uploads
         and (payload is not None or has_file or given["function"] is not None),
-        "--id is of one task; with --file use --tasks and an id a line": has_file
+        "--id is for one task; with --file use --tasks and an id in each line": has_file
         and given["id"] is not None,
-        f"--{''.join(only[:1]).replace('_', '-')} goes with --file": only,
-        "say a PAYLOAD, - for stdin, --payload-file, or --file": payload is None
+        f"--{''.join(only[:1]).replace('_', '-')} needs --file": only,
+        "give a PAYLOAD, - for stdin, --payload-file, or --file": payload is None
         and not has_file
         and not uploads
         and given["function"] is None,
@@ -161,7 +164,7 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
 
 
 def _uploaded(session: CliSession, queue: str, path: Path, fields: Defaults) -> Enqueued:
-    """Upload the file at *path* and make a task with it; INVALID is a result too."""
+    """Upload the file at *path* and enqueue a task with it."""
     ref = session.client.upload(queue, path, id=fields.get("id"))
     new = NewTask(payload_ref=ref, **fields)
     (made,) = session.client.enqueue_many(queue, [new], errors="return")
@@ -169,7 +172,7 @@ def _uploaded(session: CliSession, queue: str, path: Path, fields: Defaults) -> 
 
 
 def _value(payload: str | None, function: str | None) -> Any:
-    """Return the payload of one task; a call of *function*, if that was said."""
+    """Return the payload of one task: a call of *function*, if it is given."""
     value = {} if payload is None else params.json_of("PAYLOAD", payload)
     if function is None:
         return value
@@ -213,38 +216,46 @@ def _one(session: CliSession, made: Enqueued) -> Exit:
 
 
 def _file(session: CliSession, queue: str, defaults: Defaults, given: dict[str, Any]) -> Exit:
-    counted = LineCounts()
+    counts: Counter[str] = Counter()
+    last = 0
     run = given["run"] or new_task_id(utc_now())
+    reader = LineReader(defaults, given["tasks"], given["function"], run)
     client = None if given["dry_run"] else session.client
     try:
         with _opened(given["file"]) as stream, progress(session) as bar:
             read = bar.add_task(f"Into {queue}, bytes", total=_size(given["file"]))
-            lines = _watched(stream, lambda seen: bar.update(read, completed=seen))
+            lines = _numbered(
+                stream, given["from_line"], lambda seen: bar.update(read, completed=seen)
+            )
             for number, result in enqueue_lines(
-                client,
-                queue,
-                numbered(lines, first=given["from_line"]),
-                defaults,
-                whole=given["tasks"],
-                skip_bad=given["skip_bad"],
-                function=given["function"],
-                run=run,
+                client, queue, lines, reader, skip_bad=given["skip_bad"]
             ):
-                counted.add(number, result)
+                last = number
+                counts[_outcome(result)] += 1
                 _line(session, number, result)
     except (HeadraceError, KeyboardInterrupt):
-        session.note(f"Up to line {counted.last}: {counted.summary()}, and perhaps a few more.")
-        session.note(f"The same with --run {run} goes on, and puts nothing in twice.")
+        session.note(f"Up to line {last}: {_summary(counts)}, and perhaps a few more.")
+        session.note(f"Run it again with --run {run} to continue; no line is enqueued twice.")
         raise
-    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{counted.summary()}.")
-    if counted.outcomes["BAD"] and not given["skip_bad"]:
+    session.note(f"{'Nothing was sent: ' if given['dry_run'] else ''}{_summary(counts)}.")
+    if counts["BAD"] and not given["skip_bad"]:
         session.note(
-            f"Stopped at line {counted.last}: --skip-bad or --from-line, with --run {run}, goes on."
+            f"Stopped at line {last}: continue with --run {run} and --skip-bad or --from-line."
         )
-    return Exit.FAILED if counted.bad else Exit.DONE
+    return Exit.FAILED if counts["BAD"] or counts["INVALID"] else Exit.DONE
 
 
-def _line(session: CliSession, number: int, result: Enqueued | BadLine | None) -> None:
+def _outcome(result: Result) -> str:
+    if isinstance(result, BadLine):
+        return "BAD"
+    return "fine" if result is None else result.outcome
+
+
+def _summary(counts: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in counts.most_common()) or "no lines"
+
+
+def _line(session: CliSession, number: int, result: Result) -> None:
     if isinstance(result, BadLine):
         click.echo(escape_unseen(f"line {number}: {result}"), err=True)
         if session.json:
@@ -267,10 +278,13 @@ def _size(name: str) -> int | None:
     return path.stat().st_size if name != _STDIN and path.is_file() else None
 
 
-def _watched(stream: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
-    """Go through the lines of *stream*, and tell how many bytes that was."""
+def _numbered(
+    stream: BinaryIO, first: int, advance: Callable[[int], None]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines that are not blank from line *first* on, and report the bytes read."""
     seen = 0
-    for text in read_lines(stream):
+    for number, text in enumerate(read_lines(stream), start=1):
         seen += len(text)
         advance(seen)
-        yield text
+        if number >= first and text.strip():
+            yield number, text

@@ -70,8 +70,8 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "say a PAYLOAD, - for stdin, --payload-file, or --file"),
-        (("--task", "mail.send", "[1]"), "it is the arguments by name"),
+        ((), "give a PAYLOAD, - for stdin, --payload-file, or --file"),
+        (("--task", "mail.send", "[1]"), "must be the arguments by name"),
         (("hello",), "text goes in quotes of its own"),
         (
             ("1", "--delay", "1", "--scheduled-at", "+1h"),
@@ -153,7 +153,7 @@ def test_trouble_in_the_middle_says_how_far_it_came(cli: Cli) -> None:
 
     assert ran.code == 4
     assert "Up to line 25: 25 CREATED, and perhaps a few more." in ran.err
-    found = re.search(r"--run (\S+) goes on", ran.err)
+    found = re.search(r"--run (\S+) to continue", ran.err)
     assert found is not None
     ran = cli("enqueue", "mail", "--file", "-", "--run", found[1], input=ndjson(*range(60)))
     assert "35 CREATED, 25 EXISTING" in ran.err

@@ -1,8 +1,4 @@
-"""Who may do what, and who has done what: `headrace key` and `headrace audit`.
-
-A restored table knows its keys as they were then.  What has become of them since is in the audit
-of the service that it was restored from, as long as that answers, and nowhere else.
-"""
+"""`headrace key` and `headrace audit`: API keys, and the record of what people changed."""
 
 from datetime import datetime, timedelta
 from itertools import islice
@@ -14,6 +10,7 @@ from headrace.cli import params
 from headrace.cli.commands import (
     SHOWN,
     CliGroup,
+    at_most_one,
     dry_run_option,
     limit_option,
     queue_names,
@@ -47,7 +44,7 @@ def key_command() -> None:
     "--role",
     required=True,
     type=click.Choice([str(role) for role in Role]),
-    help="What it may do, from looking at tasks to everything.",
+    help="What the key may do.",
 )
 @click.option(
     "--queue",
@@ -55,10 +52,10 @@ def key_command() -> None:
     multiple=True,
     required=True,
     metavar="PATTERN,…",
-    help="The queues it is for; * is any text, and alone every queue.",
+    help="Its queues; * stands for any text, and alone for every queue.",
 )
-@click.option("--expires-in", **TIME, help="It stops working after so long: 30d.")
-@click.option("--expires-at", **INSTANT, help="It stops working then.")
+@click.option("--expires-in", **TIME, help="Expires after this time: 30d.")
+@click.option("--expires-at", **INSTANT, help="Expires at this instant.")
 @click.pass_obj
 def create(
     session: CliSession,
@@ -68,17 +65,16 @@ def create(
     expires_in: float | None,
     expires_at: datetime | None,
 ) -> None:
-    """Create a key, for good or for a time.
+    """Create a key.
 
-    Its secret is shown this once, alone on stdout; the service keeps only a hash of it.
+    Its secret is shown only now, alone on stdout; the service keeps a hash of it.
     """
+    at_most_one({"--expires-in": expires_in, "--expires-at": expires_at})
     if expires_in is not None:
-        if expires_at is not None:
-            raise click.UsageError("give one of --expires-in and --expires-at")
         expires_at = session.client.health().now + timedelta(seconds=expires_in)
     made = session.client.create_key(name, role, split(queues), expires_at=expires_at)
     until = f" until {when(made.expires_at)}" if made.expires_at else ""
-    _show(session, made, f"Key {made.id} ({role}{until}) is made.")
+    _show(session, made, f"Key {made.id} ({role}{until}) is created.")
 
 
 @key_command.command(
@@ -91,30 +87,30 @@ def create(
     type=params.seconds,
     default="0",
     metavar="TIME",
-    help="How long the secret before works beside the new one: 1h; else it stops at once.",
+    help="How long the old secret stays valid: 1h; default: it stops at once.",
 )
 @click.pass_obj
 def rotate(session: CliSession, id: str, overlap: float) -> None:
-    """Give a key another secret.
+    """Give a key a new secret.
 
-    It is shown this once, alone on stdout.  At most two secrets of a key work at a time.
+    It is shown only now, alone on stdout.  At most two secrets of a key are valid at a time.
     """
     made = session.client.rotate_key(id, overlap_seconds=overlap)
-    ends = f"works for {span(overlap)} more" if overlap else "stops working within seconds"
-    _show(session, made, f"Key {made.id} is rotated; the secret before {ends}.")
+    ends = f"is valid for {span(overlap)} more" if overlap else "stops working within seconds"
+    _show(session, made, f"Key {made.id} is rotated; the old secret {ends}.")
 
 
 def _show(session: CliSession, made: "NewKey", note: str) -> None:
-    """Show a secret: alone on stdout, with a *note* beside it."""
+    """Print a secret alone on stdout, and a *note* on stderr."""
     if session.json:
         document(made)
         return
     click.echo(made.secret)
-    session.note(f"{note} The line above is its secret: keep it now.")
+    session.note(f"{note} The line above is its secret: store it now.")
 
 
 @key_command.command("list", example="headrace key list --query role:admin")
-@click.option("--query", metavar="TEXT", help="As in the console: 'role:admin queue:mail'.")
+@click.option("--query", metavar="TEXT", help="A query as in the console: 'role:admin queue:mail'.")
 @click.pass_obj
 def list_(session: CliSession, query: str | None) -> None:
     """List the keys."""
@@ -139,9 +135,9 @@ def list_(session: CliSession, query: str | None) -> None:
 @click.argument("id")
 @click.pass_obj
 def show(session: CliSession, id: str) -> None:
-    """Show a key, with the schedules that it put and its actions that have not ended.
+    """Show a key, its schedules, and its actions that have not ended.
 
-    Revoked and expired keys are shown for 90 days.  Their schedules go on.
+    Revoked and expired keys are shown for 90 days.  Their schedules continue.
     """
     key = session.client.get_key(id)
     answer(
@@ -165,7 +161,7 @@ def show(session: CliSession, id: str) -> None:
 
 
 def _end_of(key: Key, now: datetime) -> str | None:
-    """Return when *key* stops working, or that it has."""
+    """Return when *key* expires, or that it has expired."""
     if key.expires_at is None:
         return None
     return f"{when(key.expires_at)}{' (expired)' if key.expires_at <= now else ''}"
@@ -177,7 +173,7 @@ def _end_of(key: Key, now: datetime) -> str | None:
 @yes_option
 @click.pass_obj
 def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
-    """Revoke a key: whatever secret of it is presented, it stops working within seconds."""
+    """Revoke a key: all its secrets stop working within seconds."""
     if dry_run:
         found = next((key for key in session.client.list_keys() if key.id == id), None)
         if found is None:
@@ -185,25 +181,27 @@ def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
         text = f"Key {id} ({found.name}, {found.role}) would be revoked."
         answer(session, found, lambda: click.echo(escape_unseen(text)))
         return
-    session.ask(f"Key {id} will not work any more.", yes=yes)
+    session.ask(f"Key {id} will stop working.", yes=yes)
     session.client.delete_key(id)
     done(session, f"Key {id} is revoked.", {"key": id})
 
 
 @click.group("audit", cls=CliGroup, example="headrace audit list --since -1d")
 def audit_command() -> None:
-    """Read what was changed by hand."""
+    """Read what people changed."""
 
 
 @audit_command.command(
     "list", example="headrace audit list --queue mail --action purge --since -7d"
 )
-@click.option("--queue", metavar="QUEUE", shell_complete=queue_names, help="Of this queue.")
-@click.option("--actor", metavar="NAME", help="By the key of this name, or id.")
+@click.option(
+    "--queue", metavar="QUEUE", shell_complete=queue_names, help="Only changes to this queue."
+)
+@click.option("--actor", metavar="NAME", help="Only changes by the key of this name or id.")
 @click.option("--action", metavar="ACTION", help="Such as delete, restart, purge, pause.")
-@click.option("--since", **INSTANT, help="Not before: -1d.")
-@click.option("--until", **INSTANT, help="Not after.")
-@click.option("--query", metavar="TEXT", help="As in the console: 'action:purge nightly'.")
+@click.option("--since", **INSTANT, help="Since this instant: -1d.")
+@click.option("--until", **INSTANT, help="Until this instant.")
+@click.option("--query", metavar="TEXT", help="A query as in the console: 'action:purge nightly'.")
 @limit_option
 @click.pass_obj
 def list_audit(

@@ -1,7 +1,4 @@
-"""`headrace action`: what the service does to many tasks, begun by `--background`.
-
-``begun`` is what the verbs of `headrace task` say of one.
-"""
+"""`headrace action`: actions on many tasks that the service carries out."""
 
 from collections import Counter
 from itertools import islice
@@ -17,7 +14,7 @@ from headrace.wire.actions import ActionSeen
 
 _WORDS: Final = {
     "LOOKING": "looking for its tasks",
-    "RUNNING": "going on",
+    "RUNNING": "running",
     "PAUSED": "paused",
     "DONE": "done",
     "CANCELLED": "cancelled",
@@ -27,21 +24,25 @@ _WORDS: Final = {
 
 @click.group("action", cls=CliGroup, example="headrace action list --queue mail")
 def action_command() -> None:
-    """See what the service does to many tasks; pause, resume or cancel it.
+    """Show, pause, resume or cancel actions on many tasks.
 
     `headrace task restart --queue mail --state DEAD --background` begins one.
     """
 
 
 @action_command.command("list", example="headrace action list --queue mail")
-@click.option("--queue", metavar="QUEUE", shell_complete=queue_names, help="Of this queue.")
-@click.option("--query", metavar="TEXT", help="As in the console: 'status:running actor:ada'.")
+@click.option(
+    "--queue", metavar="QUEUE", shell_complete=queue_names, help="Only actions on this queue."
+)
+@click.option(
+    "--query", metavar="TEXT", help="A query as in the console: 'status:running actor:ada'."
+)
 @limit_option
 @click.pass_obj
 def list_actions(
     session: CliSession, queue: str | None, query: str | None, limit: int | None
 ) -> None:
-    """List the actions of the last 30 days, the latest first."""
+    """List the actions of the last 30 days, latest first."""
     every = session.client.list_actions(queue=queue, query=query)
     if session.json:
         for one in islice(every, limit):
@@ -49,7 +50,7 @@ def list_actions(
         return
     most = limit or SHOWN
     rows(
-        ("Id", "What", "Queues", "Status", "Done", "Of", "Changed", "Who", "Begun", "Why"),
+        ("Id", "Action", "Queues", "Status", "Done", "Of", "Changed", "By", "Begun", "Reason"),
         (
             (
                 *(one.id, one.action, one.queues, _WORDS.get(one.status, one.status)),
@@ -67,7 +68,7 @@ def list_actions(
 @click.argument("id")
 @click.pass_obj
 def show(session: CliSession, id: str) -> Exit:
-    """Show how far an action is, who began it and why.  Ends with 1 for one that failed."""
+    """Show an action: progress, who began it and why.  Ends with 1 if it failed."""
     found = session.client.get_action(id)
     answer(session, found, lambda: _show(found))
     return Exit.FAILED if found.status == "FAILED" else Exit.DONE
@@ -77,16 +78,16 @@ def show(session: CliSession, id: str) -> Exit:
 @click.argument("id")
 @click.pass_obj
 def pause(session: CliSession, id: str) -> None:
-    """Let an action rest; what it is at, up to 250 tasks, is finished."""
-    done(session, f"Action {id} rests.", session.client.pause_action(id))
+    """Pause an action, after the up to 250 tasks that it is changing."""
+    done(session, f"Action {id} is paused.", session.client.pause_action(id))
 
 
 @action_command.command("resume", example="headrace action resume act_7ysx3gkqzr4n8w2m5v9b6t1d0c")
 @click.argument("id")
 @click.pass_obj
 def resume(session: CliSession, id: str) -> None:
-    """Let an action go on that rests."""
-    done(session, f"Action {id} goes on.", session.client.resume_action(id))
+    """Resume a paused action."""
+    done(session, f"Action {id} is resumed.", session.client.resume_action(id))
 
 
 @action_command.command("cancel", example="headrace action cancel act_7ysx3gkqzr4n8w2m5v9b6t1d0c")
@@ -94,14 +95,14 @@ def resume(session: CliSession, id: str) -> None:
 @yes_option
 @click.pass_obj
 def cancel(session: CliSession, id: str, *, yes: bool) -> None:
-    """End an action where it is; what is done stays done."""
-    session.ask(f"Action {id} will end where it is; that cannot be undone.", yes=yes)
+    """Cancel an action; tasks that it has changed stay changed."""
+    session.ask(f"Action {id} will be cancelled; that cannot be undone.", yes=yes)
     done(session, f"Action {id} is cancelled.", session.client.cancel_action(id))
 
 
 def begun(session: CliSession, one: ActionSeen) -> Exit:
-    """Say that an action is begun, and how to see how far it is."""
-    done(session, f"Begun: `headrace action show {one.id}` says how far it is.", one)
+    """Print the command that shows the progress of a new action."""
+    done(session, f"Begun: `headrace action show {one.id}` shows the progress.", one)
     return Exit.DONE
 
 
@@ -120,9 +121,9 @@ def _show(one: ActionSeen) -> None:
             ("matched", one.matched if one.matched is not None else "not known yet"),
             ("done", one.done),
             ("changed", one.changed),
-            *((f"left alone: {reason}", many(number, "task")) for reason, number in left.items()),
+            *((f"skipped: {reason}", many(number, "task")) for reason, number in left.items()),
             ("by", one.actor),
-            ("why", one.reason),
+            ("reason", one.reason),
             ("begun", one.started_at),
             *([("ended", one.ended_at)] if one.ended_at else []),
             *([("trouble", one.trouble)] if one.trouble else []),

@@ -1,4 +1,4 @@
-"""`headrace batch`: what tasks were enqueued together, and how far they are."""
+"""`headrace batch`: batches and workflows, and their progress."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -31,19 +31,19 @@ from headrace.wire.batches import BatchSeen, BatchStep, BatchSteps
 
 @click.group("batch", cls=CliGroup, example="headrace batch show night")
 def batch_command() -> None:
-    """Look at batches and workflows; close, cancel and forget them."""
+    """Show, close, cancel and delete batches and workflows."""
 
 
 @batch_command.command("list", example="headrace batch list --prefix import-")
-@click.option("--prefix", metavar="TEXT", help="Only ids that begin so.")
-@click.option("--parts", is_flag=True, help="Those too that workflows make for their steps.")
-@click.option("--query", metavar="TEXT", help="As in the console: 'state:open dead:yes'.")
+@click.option("--prefix", metavar="TEXT", help="Only ids with this prefix.")
+@click.option("--parts", is_flag=True, help="Also those that workflows create for their steps.")
+@click.option("--query", metavar="TEXT", help="A query as in the console: 'state:open dead:yes'.")
 @limit_option
 @click.pass_obj
 def list_batches(
     session: CliSession, *, prefix: str | None, parts: bool, query: str | None, limit: int | None
 ) -> None:
-    """List batches by id; ids made for them sort by age."""
+    """List batches by id; generated ids sort by age."""
     every = session.client.list_batches(prefix=prefix, parts=parts, query=query)
     if session.json:
         document(list(islice(every, limit)))
@@ -59,10 +59,10 @@ def list_batches(
 @click.argument("id")
 @click.pass_obj
 def show(session: CliSession, id: str) -> None:
-    """Show a batch: how many members are live, ended and dead, and what it called back.
+    """Show a batch: how many members are live, ended and dead, and its callbacks.
 
-    Below are its first 100 members as a tree: of a workflow, each step under what it waits for,
-    of those that wait the first 250.  What is left out is said, with the commands that show it.
+    Its first 100 members follow as a tree: each step of a workflow is under the step before it, up
+    to 250 waiting ones.  If there are more, the output names the commands that show them.
     """
     batch, found = session.client.get_batch(id), session.client.batch_steps(id)
 
@@ -75,10 +75,10 @@ def show(session: CliSession, id: str) -> None:
 
 @batch_command.command("close", example="headrace batch close night --total 200")
 @click.argument("id")
-@click.option("--total", type=int, required=True, metavar="N", help="Tasks enqueued into it.")
+@click.option("--total", type=int, required=True, metavar="N", help="Number of its members.")
 @click.pass_obj
 def close(session: CliSession, id: str, total: int) -> None:
-    """Say how many members a batch has; until it has ended that may be said again."""
+    """Set the number of members of a batch; it can be changed until the batch has ended."""
     batch = session.client.close_batch(id, total)
     done(session, f"Batch {id} has {total} members.", batch)
 
@@ -99,10 +99,10 @@ def recount(session: CliSession, id: str) -> None:
         ("SUCCEEDED", found.succeeded, found.was_succeeded),
         ("DEAD", found.dead, found.was_dead),
     ]
-    columns = ("State", "Members", "The batch said")
+    columns = ("State", "Members", "Counter said")
     answer(session, found, lambda: rows(columns, numbers, right=columns[1:]))
     refusal = found.refusal
-    session.note(f"The batch stays as it was: {refusal}." if refusal else "The batch is corrected.")
+    session.note(f"The batch is unchanged: {refusal}." if refusal else "The batch is corrected.")
 
 
 @batch_command.command("cancel", example="headrace batch cancel wfl_01kc5m3v0e8x2r7n4q9w6y1z0a")
@@ -110,11 +110,11 @@ def recount(session: CliSession, id: str) -> None:
 @yes_option
 @click.pass_obj
 def cancel(session: CliSession, id: str, *, yes: bool) -> None:
-    """Cancel a batch or a workflow: what has not ended of it, and every step that would come.
+    """Cancel the members of a batch that have not ended, and the next steps of a workflow.
 
-    It takes no new members then, and ends.
+    The batch takes no new members, and ends.
     """
-    session.ask(f"What has not ended of {id} will be cancelled, and ends it.", yes=yes)
+    session.ask(f"The members of {id} that have not ended will be cancelled.", yes=yes)
     number = 0
     with progress(session) as bar:
         seen = bar.add_task("Cancelled", total=None)
@@ -129,14 +129,14 @@ def cancel(session: CliSession, id: str, *, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def delete(session: CliSession, id: str, *, yes: bool) -> None:
-    """Forget a batch and what it would call back; its members go on."""
-    session.ask(f"Batch {id} and what it would call back will be gone.", yes=yes)
+    """Delete a batch and its callbacks; its members continue."""
+    session.ask(f"Batch {id} and its callbacks will be deleted.", yes=yes)
     session.client.delete_batch(id)
-    done(session, f"Forgot batch {id}.", {"id": id})
+    done(session, f"Batch {id} is deleted.", {"id": id})
 
 
 def _tree(id: str, found: BatchSteps) -> None:
-    """Show steps, each under what it waits for."""
+    """Print steps as a tree, each under the step before it."""
     names = {step.task_id: step.name or step.task_id for step in found.steps}
     tree = step_tree(found.steps, lambda one: one.task_id, lambda one: one.after)
     whole = Tree("", hide_root=True)
@@ -153,7 +153,7 @@ def _tree(id: str, found: BatchSteps) -> None:
 
 
 def _left_out(id: str, found: BatchSteps) -> Iterator[str]:
-    """Yield what is not shown, and how to see it."""
+    """Yield a line for members that are not shown, with the command that shows them."""
     if found.left_out:
         more = f"and {many(found.left_out, 'member')} more"
         queues = sorted({step.queue for step in found.steps if step.name})
@@ -167,7 +167,7 @@ def _left_out(id: str, found: BatchSteps) -> Iterator[str]:
 
 
 def _step_line(step: BatchStep, after: Sequence[str], names: Mapping[str, str]) -> Text:
-    """Return a step in a line: its name, what became of it, its task and queue, what it awaits."""
+    """Return a step in one line: name, state, task, queue, and the steps before it."""
     total = "?" if step.part_total is None else step.part_total
     dead = f", {step.part_dead} dead" if step.part_dead else ""
     waits = "" if step.made else f"{step.part_ended} of {total} have ended{dead}"
@@ -182,7 +182,7 @@ def _step_line(step: BatchStep, after: Sequence[str], names: Mapping[str, str]) 
     return cell("  ".join(filter(None, parts)), _STYLES.get(state, ""))
 
 
-_NAMES: Final = 5  # of the steps that one waits for
+_NAMES: Final = 5  # of the steps before a step
 _STYLES: Final = {"DEAD": "red", "SUCCEEDED": "green"}
 _COLUMNS: Final = (
     *("Batch", "Total", "Created", "Live", "Succeeded", "Dead", "Deleted"),

@@ -1,4 +1,4 @@
-"""What changes tasks by hand: by their ids, or exactly those that filters hold for."""
+"""Commands that change tasks, by their ids or by filters."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,14 +39,16 @@ _target: Final = options(
     click.argument("ids", nargs=-1, metavar="[ID]..."),
     queue_option,
     filter_options,
-    click.option("--all", "every", is_flag=True, help="Every task of the queue that it takes."),
-    dry_run_option("Only tell how many it would be."),
+    click.option(
+        "--all", "every", is_flag=True, help="Every task of the queue that the command applies to."
+    ),
+    dry_run_option("Only count the tasks."),
     reason_option,
     click.option(
         "--background",
         is_flag=True,
-        help="Let the service do it, to exactly what is there now, and do not wait: "
-        "`headrace action show` says how far it is. With filters or --all.",
+        help="Let the service do it to the tasks that exist now, and do not wait; `headrace action "
+        "show` shows the progress. With filters or --all.",
     ),
 )
 
@@ -57,7 +59,7 @@ _DONE: Final = {
     "move": "moved",
     "cancel": "cancelled",
 }
-_ASKED: Final = {"delete": "gone", "cancel": "cancelled"}
+_ASKED: Final = {"delete": "deleted", "cancel": "cancelled"}
 _UNFINISHED: Final = "ENQUEUED,INFLIGHT"
 _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
 
@@ -75,7 +77,7 @@ _ONE: Final = {"NOT_FOUND": Exit.NOT_FOUND, "SKIPPED": Exit.CONFLICT}
 def delete(
     session: CliSession, /, ids: tuple[str, ...], *, yes: bool, undo_for: float, **given: Any
 ) -> Exit:
-    """Delete tasks: those named, or those of a queue that the filters hold for."""
+    """Delete tasks, by id or by filter."""
     return _act(session, "delete", ids, given, yes=yes, undo_for=undo_for)
 
 
@@ -99,7 +101,7 @@ def trigger(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
 @_target
 @click.pass_obj
 def restart(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
-    """Restart dead tasks; with --state SUCCEEDED those that have succeeded, which run once more."""
+    """Restart dead tasks; with --state SUCCEEDED succeeded ones, which then run again."""
     return _act(session, "restart", ids, given)
 
 
@@ -110,7 +112,9 @@ def restart(session: CliSession, /, ids: tuple[str, ...], **given: Any) -> Exit:
     "headrace task move --queue mail --state DEAD --to quarantine",
 )
 @_target
-@click.option("--to", required=True, metavar="QUEUE", shell_complete=queue_names, help="Where to.")
+@click.option(
+    "--to", required=True, metavar="QUEUE", shell_complete=queue_names, help="The target queue."
+)
 @click.pass_obj
 def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any) -> Exit:
     """Move waiting or dead tasks to another queue."""
@@ -126,7 +130,7 @@ def move(session: CliSession, /, ids: tuple[str, ...], *, to: str, **given: Any)
 @yes_option
 @click.pass_obj
 def cancel(session: CliSession, /, ids: tuple[str, ...], *, yes: bool, **given: Any) -> Exit:
-    """Cancel tasks that wait or are in flight: they are dead, and a worker lets go of its own."""
+    """Cancel tasks that wait or are in flight: they are dead, and their workers stop them."""
     return _act(session, "cancel", ids, given, yes=yes)
 
 
@@ -147,18 +151,18 @@ def _act(
         raise click.UsageError("give ids or filters, not both")
     if background and (ids or given["dry_run"]):
         other = "ids" if ids else "--dry-run"
-        raise click.UsageError(f"--background goes with filters or --all, not with {other}")
+        raise click.UsageError(f"--background needs filters or --all, and excludes {other}")
     if ids:
         pages = _by_ids(
             session, action, ids, queue, to_queue, undo_for, reason, dry_run=given["dry_run"]
         )
         return _show_outcome(session, action, pages, total=len(ids), dry_run=given["dry_run"])
     if queue is None:
-        raise click.UsageError("say which tasks: ids, or --queue with filters or --all")
+        raise click.UsageError("no tasks are named: give ids, or --queue with filters or --all")
     if not where and not given["every"]:
-        raise click.UsageError(f"say which tasks of {queue}: filters, or --all for every one")
+        raise click.UsageError(f"no tasks of {queue} are named: give filters, or --all")
     if action == "restart":
-        where = with_states(where, "DEAD")  # what has succeeded runs again only if that was said
+        where = with_states(where, "DEAD")  # succeeded tasks run again only if --state names them
     total = None
     if action in _ASKED and not yes and not given["dry_run"]:
         meant = with_states(where, _UNFINISHED) if action == "cancel" else where
@@ -202,7 +206,7 @@ def _by_ids(
     *,
     dry_run: bool,
 ) -> Iterator[Bulk]:
-    """Act on the tasks named, each in its queue, which is looked up where it was not said."""
+    """Act on tasks by id; the queue of each is looked up unless *queue* is given."""
     client = session.client
     by_queue: Mapping[str, list[str]]
     if action == "cancel" and queue is None and not dry_run:
@@ -236,7 +240,7 @@ def _by_ids(
 
 
 def _cancelled(session: CliSession, one: str, reason: str | None) -> Bulk:
-    """Cancel the task *one*, wherever it is; again is fine."""
+    """Cancel one task by its id, in any queue.  It can be repeated."""
     try:
         session.client.cancel_task(one, reason=reason)
     except NotFound:
@@ -257,7 +261,7 @@ def _show_outcome(
     total: int | None,
     dry_run: bool,
 ) -> Exit:
-    """Follow the pages with a bar, and say what came of it."""
+    """Follow the pages with a progress bar, and print the result."""
     matched = changed = 0
     results: list[BulkResult] = []
     undos: dict[str, Undoable] = {}
@@ -280,7 +284,7 @@ def _show_outcome(
         would = "would be " if dry_run else ""
         session.note(f"{many(matched if dry_run else changed, 'task')} {would}{_DONE[action]}.")
         if changed < matched and not dry_run:
-            session.note(f"{matched - changed:,} more were meant, and did not change.")
+            session.note(f"{matched - changed:,} more matched, and were skipped.")
         for undo in undos.values() if changed else ():
             session.note(undo_note(undo))
     failed = [one.outcome for one in results if one.outcome in _ONE]
@@ -293,10 +297,10 @@ def _show_outcome(
 @click.argument("id")
 @click.pass_obj
 def undo_command(session: CliSession, id: str) -> Exit:
-    """Bring back what was deleted.
+    """Bring back deleted tasks.
 
-    The ID is what `task delete` or `queue purge` has named.  What has lost its id or its dedupe key
-    to another task since stays away, and so does what is past its retention.
+    ID is printed by `task delete` and `queue purge`.  A task stays deleted if another task has its
+    id or dedupe key, or if its retention is over.
     """
     results: list[BulkResult] = []
     for page in session.client.stream(answers(undo(id))):
@@ -305,11 +309,11 @@ def undo_command(session: CliSession, id: str) -> Exit:
     if session.json:
         document({"matched": len(results), "changed": restored, "results": results})
     before = sum(one.detail == BACK_ALREADY for one in results)
-    session.note(f"{many(restored, 'task')} back.")
+    session.note(f"{many(restored, 'task')} restored.")
     if before or not results:
-        session.note("Nothing else was left to bring back: this undo was done before.")
+        session.note("No other task was left to restore: this undo was done before.")
     left = [one for one in results if one.outcome != "RESTORED" and one.detail != BACK_ALREADY]
     away = Counter(why_not(one) for one in left)
     for why, number in away.most_common():
-        session.note(f"{many(number, 'task')} not: {why}.")
+        session.note(f"{many(number, 'task')} not restored: {why}.")
     return Exit.FAILED if left else Exit.DONE

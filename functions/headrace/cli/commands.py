@@ -1,6 +1,6 @@
-"""The shape of every command: help with an example, and options that may stand anywhere.
+"""The base of every command: help with an example, and options that every command takes.
 
-A command's function gets the Session, and returns its exit code; None is 0.
+The function of a command gets the session and returns its exit code; None is 0.
 """
 
 import importlib
@@ -16,11 +16,11 @@ from headrace.domain.settings import Kind, Setting
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.times import duration_text
 
-_COMPLETE_WITHIN: Final = 2.0  # seconds a shell may wait for names of queues
+_COMPLETE_WITHIN: Final = 2.0  # seconds that completion may take
 
 
 class Lazy(NamedTuple):
-    """A command that is imported when it is asked for: the module's attribute, and its help."""
+    """A command that is imported when it is used: its module, attribute and help."""
 
     module: str
     attribute: str
@@ -28,7 +28,7 @@ class Lazy(NamedTuple):
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    """Keep what a global option says; one further to the right wins."""
+    """Store a global option in the session; the last one wins."""
     session = ctx.ensure_object(CliSession)
     if param.name and ctx.get_parameter_source(param.name) is not _DEFAULT:
         setattr(session, param.name, value)
@@ -43,31 +43,28 @@ def _global(*names: str, **attributes: Any) -> click.Option:
 
 def _globals() -> list[click.Option]:
     return [
-        _global("--url", metavar="URL", help="The service; else HEADRACE_URL."),
+        _global("--url", metavar="URL", help="Address of the service; else HEADRACE_URL."),
         _global(
             "--key",
             metavar="KEY",
-            help="Its key; better HEADRACE_KEY: others can see a command line.",
+            help="API key; HEADRACE_KEY is safer, because others can see a command line.",
         ),
-        _global("--key-file", metavar="FILE", help="Read the key from a file; - is stdin."),
+        _global("--key-file", metavar="FILE", help="File with the key; - is stdin."),
         _global(
             "--timeout",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
             default=30.0,
-            help="For one try of one call; 30.",
+            help="Timeout of one call: 30.",
         ),
-        _global("--json", is_flag=True, help="Answer with JSON."),
+        _global("--json", is_flag=True, help="Print JSON."),
         _global("--quiet", "-q", is_flag=True, help="No notes and no progress bars."),
         _global("--debug", is_flag=True, help="Show the traceback of an error."),
     ]
 
 
 class CliCommand(click.Command):
-    """One thing that `headrace` does.
-
-    Help in three parts: what it does with an example, its own options, everybody's options.
-    """
+    """A command.  Its help has three parts: text with examples, its options, common options."""
 
     def __init__(self, *args: Any, example: str = "", **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -92,7 +89,7 @@ class CliCommand(click.Command):
 
 
 class CliGroup(CliCommand, click.Group):
-    """A noun with its verbs."""
+    """A group of commands."""
 
     command_class = CliCommand
     group_class = type
@@ -103,7 +100,7 @@ class CliGroup(CliCommand, click.Group):
         lazy: Mapping[str, Lazy] | None = None,
         **attributes: Any,
     ) -> None:
-        """Take *lazy* commands besides those that are added."""
+        """Create a group with *lazy* commands."""
         super().__init__(*args, **attributes)
         self.lazy = dict(lazy or {})
 
@@ -123,7 +120,7 @@ class CliGroup(CliCommand, click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
-            # click proposes none of the lazy ones: it does not know them.
+            # click does not know the lazy commands, so it cannot suggest them.
             raise click.NoSuchCommand(
                 error.command_name, possibilities=self.list_commands(ctx), ctx=ctx
             ) from None
@@ -146,19 +143,19 @@ def _short_help(group: click.Group, ctx: click.Context, name: str) -> str:
     return command.get_short_help_str(limit=100) if command else ""
 
 
-# ------------------------------------------------------------------------------ what many take
+# ---------------------------------------------------------------------------- shared options
 
 
 def queue_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete the name of a queue, as the service knows them; none on an error."""
+    """Complete the name of a queue; nothing on an error."""
     del param
     session = ctx.ensure_object(CliSession)
     session.timeout, session.retries = _COMPLETE_WITHIN, 0
     try:
         return [CompletionItem(queue.name) for queue in session.client.list_queues(incomplete)]
-    except Exception:  # noqa: BLE001 (a shell's Tab key must never fail)
+    except Exception:  # noqa: BLE001 (completion must never fail)
         return []
 
 
@@ -171,7 +168,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def options(*decorators: Decorator) -> Decorator:
-    """Return several of click's decorators as one, first one first in the help."""
+    """Return several decorators of click as one; the first is the first in the help."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for decorator in reversed(decorators):
@@ -219,7 +216,7 @@ def _is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
 
 
-yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes_option: Final = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 
 
 undo_option: Final = click.option(
@@ -227,12 +224,12 @@ undo_option: Final = click.option(
     **params.TIME,
     default="1d",
     show_default=True,
-    help="How long `headrace undo` can bring them back; 0: they are gone at once.",
+    help="How long `headrace undo` can bring them back; 0: not at all.",
 )
 
 
 reason_option: Final = click.option(
-    "--reason", metavar="TEXT", help="Why, for others to read; the audit keeps it."
+    "--reason", metavar="TEXT", help="The reason, which the audit keeps."
 )
 
 
@@ -242,7 +239,7 @@ def dry_run_option(text: str) -> Decorator:
 
 
 def tag_option(text: str) -> Decorator:
-    """The option --tag, with *text* as its help; it gives all of them as one mapping, or None."""
+    """Return the option --tag; its value is one mapping of all tags, or None."""
     return click.option(
         "--tag",
         "tags",
@@ -269,16 +266,16 @@ def text_options(request: SetBy) -> Decorator:
 
 
 SHOWN: Final = 50
-"""Rows of a table, unless --limit says otherwise."""
+"""Rows of a table without --limit."""
 
 limit_option: Final = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"No more than that; else {SHOWN} in a table, and all of them with --json.",
+    help=f"At most N; default: {SHOWN} in a table, all with --json.",
 )
 
 
 def split(texts: Sequence[str]) -> list[str]:
-    """Values given with commas, or several times, as one list."""
+    """Return values that were given with commas or several times as one list."""
     return [part for text in texts for part in text.split(",") if part]

@@ -4,7 +4,7 @@ The advice itself is pure: functions from what was seen to what to do about it.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -15,13 +15,12 @@ from headrace import __version__
 from headrace.cli.commands import CliCommand, queue_names
 from headrace.cli.output import cell, document, grid, many, span, write
 from headrace.cli.session import CliSession, Exit, exit_of
-from headrace.client.address import FileAddress, TablesAddress
+from headrace.client.address import FileAddress
 from headrace.client.client import Client
-from headrace.client.embedding import FileCare, care_of, stack_parameters
+from headrace.client.embedding import FileCare, care_of
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
-    InvalidRequest,
     NotFound,
     Unauthenticated,
     Unavailable,
@@ -38,7 +37,7 @@ _OLD_READY: Final = 60.0
 _SHARD_DELIVERIES: Final = 500  # a second: 1,000 write units, and a task passes with two
 _BUSY: Final = 0.7  # of what a shard carries
 SILENT_SECONDS: Final = 75.0
-"""Without a heartbeat for longer a worker counts as silent: they come every 30 seconds."""
+"""A worker without a heartbeat for longer is silent; heartbeats come every 30 seconds."""
 
 _MAX_DELAY: Final = "retry_strategy.max_delay_seconds"
 _DEAD: Final = "dead_letter_queue_config"
@@ -48,7 +47,7 @@ _UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One thing that was looked at; without advice, it is well."""
+    """The result of one check; it has an advice if something is wrong."""
 
     subject: str
     seen: str
@@ -57,7 +56,7 @@ class Advice:
 
 
 def hint(subject: str, seen: str, advice: str) -> Advice:
-    """Return a finding that something should be done about."""
+    """Return a result with an advice."""
     return Advice(subject, seen, advice, "advice")
 
 
@@ -70,7 +69,7 @@ def skew_advice(ours: datetime, theirs: datetime) -> Advice:
     return hint(
         "clock",
         f"{span(abs(off))} {side} the service's",
-        "set this machine's clock (NTP): instants that it sends, and those it shows, are off",
+        "set this machine's clock (NTP): the times that it sends and shows are wrong",
     )
 
 
@@ -78,44 +77,29 @@ def version_advice(ours: str, theirs: str) -> Advice:
     """Compare the versions of both sides."""
     if ours == theirs:
         return Advice("version", f"{theirs} on both sides")
-    return hint("version", f"{ours} here, {theirs} there", "bring both to one version")
+    return hint("version", f"{ours} here, {theirs} there", "install the same version on both sides")
 
 
 def file_advice(path: str, damage: Sequence[str]) -> list[Advice]:
-    """Tell whether the file is whole; *damage* is a line for each that was found."""
+    """Return whether the file is intact; *damage* has a line for each damage found."""
     if not damage:
-        return [Advice("file", f"{path} is whole")]
-    mend = "stop what uses it, and put back a backup"
+        return [Advice("file", f"{path} is intact")]
+    mend = "stop the programs that use it, and restore a backup"
     return [Advice("file", line, mend, "failed") for line in damage]
 
 
 def write_advice(care: FileCare) -> Advice:
-    """Tell whether the file of *care* can be written to, by doing so."""
+    """Return whether the file can be written to, by a write that is rolled back."""
     try:
         care.try_write()
     except Unavailable as error:
-        mend = "make room on its disk, or mend what it says: until then every task is refused"
+        mend = "free space on its disk, or fix the error: until then every task is refused"
         return Advice("file", error.detail, mend, "failed")
-    return Advice("file", "a write of a megabyte was done and undone")
-
-
-def index_advice(parameters: Mapping[str, str]) -> Advice:
-    """Tell whether the tables' index has all of its fields, by the stack's *parameters*.
-
-    A stack that does not know the parameter was made before they were there.
-    """
-    if parameters.get("KeepIndex", "true") == "false":
-        return Advice("index", "by_state has due_at and group_key")
-    return hint(
-        "index",
-        "by_state is an older one: it has no due_at and group_key",
-        "this version needs neither, later ones will; DynamoDB changes no index in place, so that"
-        ' takes a new stack: "An older index" in docs/guide/deploy.md',
-    )
+    return Advice("file", "a write of a megabyte works")
 
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
-    """Problems of *queue*; *workers* is None where the key may not see them."""
+    """Return the problems of *queue*; *workers* is None if the key may not list them."""
     name = queue.name
     found = [
         hint(f"queue {name}", seen, advice)
@@ -143,7 +127,7 @@ def _lease(queue: Queue) -> _Hints:
         yield (
             f"leases last {span(keepalive)}",
             (
-                "a pause of a worker or of the network loses leases, and tasks run twice; each "
+                "a short pause of a worker loses leases, and tasks run twice; each "
                 f"heartbeat costs a write unit: {_edit(queue, '--lease-seconds 30s')}"
             ),
         )
@@ -152,17 +136,17 @@ def _lease(queue: Queue) -> _Hints:
 def _retries(queue: Queue) -> _Hints:
     retry, dead = queue.retry_strategy, queue.dead_letter_queue_config
     if retry.max_retries == 0:
-        end = "is dead" if dead.enable else "is gone"
+        end = "is dead" if dead.enable else "is deleted"
         yield (
             "max_retries is 0",
-            f"one failure or killed worker, and a task {end}: {_edit(queue, '--max-retries 5')}",
+            f"after one failure or killed worker a task {end}: {_edit(queue, '--max-retries 5')}",
         )
     grows = retry.kind not in (Backoff.INTERVALS, Backoff.FIXED)
     if retry.kind is not Backoff.INTERVALS and retry.max_delay_seconds < retry.base_seconds:
         yield (
             f"max_delay ({span(retry.max_delay_seconds)}) < base ({span(retry.base_seconds)})",
             (
-                f"every wait is max_delay{', and none grows' if grows else ''}: "
+                f"every wait is max_delay{' and does not grow' if grows else ''}: "
                 f"{_edit(queue, f'--set {_MAX_DELAY}={retry.base_seconds:g}s')} or more"
             ),
         )
@@ -174,14 +158,14 @@ def _retries(queue: Queue) -> _Hints:
                 f"their retries take up to {span(lasts)}"
             ),
             (
-                "the last retries never happen, and the task is dead as expired: "
+                "the task expires before its last retries: "
                 f"{_edit(queue, f'--expires {2 * lasts:.0f}s')} or fewer retries"
             ),
         )
 
 
 def horizon(retry: RetryStrategy) -> float:
-    """Return how long all retries take together, at their longest, in seconds."""
+    """Return the longest total of all retry delays, in seconds."""
     most = retry.max_retries
     return sum(retry.delay_seconds(number, 1.0) for number in range(1, most + 1))
 
@@ -191,19 +175,19 @@ def _keeping(queue: Queue) -> _Hints:
     if not dead.enable:
         yield (
             "the dead-letter queue is off",
-            f"what fails for good leaves no trace: {_edit(queue, f'--set {_DEAD}.enable=true')}",
+            f"a task without retries left is deleted: {_edit(queue, f'--set {_DEAD}.enable=true')}",
         )
     elif dead.retention_period_in_seconds == 0:
         yield (
             "dead tasks are kept for 0 s",
-            f"what fails for good leaves no trace: {_edit(queue, f'--set {_RETENTION}=14d')}",
+            f"a task without retries left is deleted: {_edit(queue, f'--set {_RETENTION}=14d')}",
         )
     if queue.history_retention_in_seconds == 0:
         yield (
             "history is 0",
             (
-                "a task that succeeded is gone at once: no result, no replay, and its id may be "
-                "used again, so that a late repeat of its enqueue runs it twice: "
+                "a succeeded task is deleted with its result, and its id can be used again, so a "
+                "late repeat of its enqueue runs it twice: "
                 f"{_edit(queue, '--history 1d')}"
             ),
         )
@@ -215,11 +199,11 @@ def _deliveries(queue: Queue) -> _Hints:
         return
     a_second = rate.max_tokens / (rate.interval * _UNIT_SECONDS[str(rate.interval_unit)])
     if rate.max_tokens == 0:
-        yield "the rate limit is 0", f"nothing is ever delivered: {_edit(queue, '--rate none')}"
+        yield "the rate limit is 0", f"no task is delivered: {_edit(queue, '--rate none')}"
     elif a_second < 1:
         yield (
             f"the rate limit is one task in {span(1 / a_second)}",
-            f"is that meant? If not: {_edit(queue, '--rate 50/s')}",
+            f"if that is not intended: {_edit(queue, '--rate 50/s')}",
         )
 
 
@@ -233,7 +217,7 @@ def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) 
         if waiting:
             yield (
                 f"paused, with {many(waiting, 'task')} due",
-                f"when that is over: `headrace queue resume {queue.name}`",
+                f"to continue: `headrace queue resume {queue.name}`",
             )
         return
     oldest = stats.age_of_oldest_ready_seconds or 0.0
@@ -241,7 +225,7 @@ def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) 
         return
     seen = f"a task has been ready for {span(oldest)}"
     if workers is None:
-        yield seen, "see whether workers are running, and enough of them"
+        yield seen, "check that enough workers are running"
         return
     alive = [
         one
@@ -251,11 +235,11 @@ def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) 
     if not alive:
         yield f"{seen}, and no worker is alive", "start one: `headrace work module:app`"
     elif all(one.command for one in alive):
-        yield f"{seen}, and every worker is asked to end", "start another one"
+        yield f"{seen}, and every worker has been asked to stop", "start another one"
     else:
         yield (
             f"{seen}, with {many(len(alive), 'worker')} alive",
-            "more of them, or more concurrency",
+            "start more workers, or raise their concurrency",
         )
 
 
@@ -265,7 +249,7 @@ def _busy(queue: Queue, stats: Stats) -> _Hints:
     carries = queue.shards * _SHARD_DELIVERIES
     if rate >= _BUSY * carries:
         yield (
-            f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, good for {carries:,}",
+            f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, which can carry {carries:,}",
             f"DynamoDB will throttle: {_edit(queue, f'--shards {queue.shards * 2}')}",
         )
 
@@ -276,15 +260,15 @@ def _busy(queue: Queue, stats: Stats) -> _Hints:
 def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
     """Check key, clock, service and queues, with advice.
 
-    Ends with 0 when all is well, 1 when there is advice, 3 when a QUEUE is missing, 4 when the key
-    is refused, and 6 when the service cannot be reached or its file is damaged or takes no write.
+    Ends with 0 if everything is fine, 1 if there is advice, 3 if a QUEUE is missing, 4 if the key
+    is refused, and 6 if the service cannot be reached or its file cannot be read or written.
     """
     session.retries = 0
     findings: list[Advice] = []
     code = Exit.DONE
     try:
         for finding in _checks(session.client, queues, session.now):
-            findings.append(finding)  # noqa: PERF402 (what was found before an error stays)
+            findings.append(finding)  # noqa: PERF402 (results before an error are shown)
     except Unauthenticated as error:
         findings.append(
             Advice(
@@ -298,7 +282,7 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
     except HeadraceError as error:
         code = exit_of(error)
         detail = session.explain(error)
-        silent = detail != error.detail  # a file that cannot be used says itself what to do
+        silent = detail != error.detail  # the error about a file has its own advice
         advice = f"is it running? {session.named_by()}" if silent else "-"
         findings.append(Advice("service", detail, advice, "failed"))
     levels = {one.level for one in findings}
@@ -316,7 +300,7 @@ def _checks(
     address = getattr(getattr(client, "settings", None), "address", None)
     if isinstance(address, FileAddress):
         care = care_of(address)
-        damage = care.check()  # first: with it the service may not answer at all
+        damage = care.check()  # first: a damaged file may not answer
         yield from file_advice(address.path, damage)
         if not damage:
             yield write_advice(care)
@@ -328,12 +312,10 @@ def _checks(
     yield skew_advice(before + took / 2, health.now)
     yield version_advice(__version__, health.version)
     yield Advice("key", f"is known: {_role(client)}")
-    if isinstance(address, TablesAddress):
-        yield from _index(address)
     workers = _workers(client)
     names = queues or tuple(queue.name for queue in client.list_queues())
     if not names:
-        yield Advice("queues", "none that this key may see: `headrace queue create NAME`")
+        yield Advice("queues", "this key can see none: `headrace queue create NAME`")
     for name in names:
         try:
             yield from queue_advice(client.get_queue(name), workers, health.now)
@@ -342,21 +324,13 @@ def _checks(
             yield Advice(f"queue {name}", error.detail, make, "failed")
 
 
-def _index(address: TablesAddress) -> Iterator[Advice]:
-    """Look at the index of a deployment, where the caller may ask for its stack."""
-    try:
-        yield index_advice(stack_parameters(address))
-    except (Forbidden, InvalidRequest) as error:
-        yield Advice("index", f"not known: {error.detail}")
-
-
 def _role(client: Client) -> str:
-    """Return the key's role: only an admin may list keys, and a refusal names the role."""
+    """Return the role of the key; only an admin may list keys, and a refusal names the role."""
     try:
         next(client.list_keys(), None)
     except Forbidden as error:
         found = _ROLE.search(error.detail)
-        return found[1] if found else "no admin"
+        return found[1] if found else "not admin"
     return "admin"
 
 

@@ -1,6 +1,7 @@
-"""Which tasks are meant: the API's filters as options, and the function that a task calls.
+"""The API's filters of tasks as options, and the function that a task calls.
 
-A payload says its function, where it is a call that can be read here.
+The payload of a call names its function.  The service does not read payloads, so this command
+filters by function itself.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def _complete_states(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Complete the last of the states that stand there with commas between."""
+    """Complete the last state of a list with commas."""
     del ctx, param
     before, comma, begun = incomplete.rpartition(",")
     return [
@@ -44,34 +45,33 @@ filter_options: Final = options(
         help=f"One or more of {', '.join(STATE_WORDS)}: SCHEDULED and READY are ENQUEUED, not yet "
         "due and due; pending is ENQUEUED or INFLIGHT, running INFLIGHT, failed DEAD.",
     ),
-    tag_option("All of these."),
+    tag_option("Only tasks with all of these tags."),
     click.option("--worker", metavar="NAME", help="The worker of the latest delivery."),
     click.option(
         "--scheduled-after",
         **INSTANT,
-        help="A state's own time (due, end of lease, finish): 2026-11-21T08:00:00Z, or -1h.",
+        help="By due time, end of lease or finish, depending on the state: 2026-11-21T08:00:00Z, "
+        "or -1h.",
     ),
-    click.option("--scheduled-before", **INSTANT, help="Likewise."),
-    click.option("--min-attempts", type=int, metavar="N", help="Delivered so often at least."),
-    click.option(
-        "--error", metavar="TEXT", help="A part of the latest error, upper or lower case."
-    ),
+    click.option("--scheduled-before", **INSTANT, help="Like --scheduled-after."),
+    click.option("--min-attempts", type=int, metavar="N", help="At least N deliveries."),
+    click.option("--error", metavar="TEXT", help="Part of the latest error, in any case."),
     click.option(
         "--priority",
         **PRIORITY,
-        help="Of this priority.",
+        help="Only this priority.",
     ),
-    click.option("--group-key", metavar="KEY", help="Of this group."),
+    click.option("--group-key", metavar="KEY", help="Only this group."),
     click.option(
         "--query",
         metavar="TEXT",
-        help="As in the console's search boxes: 'state:dead tag:tenant=acme payload.order:77'.",
+        help="A query as in the console: 'state:dead tag:tenant=acme payload.order:77'.",
     ),
 )
 
 
 def take_filters(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the filters out of what a command was given, and return those that say something."""
+    """Remove the filters from the options of a command, and return those that were given."""
     found = {
         "state": ",".join(_states(given.pop("state"))) or None,
         "tags": given.pop("tags"),
@@ -87,22 +87,22 @@ def take_filters(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_states(where: dict[str, Any], states: str) -> dict[str, Any]:
-    """Return *where* of *states*, unless it names some itself.
+    """Return *where* limited to *states*, unless it names states.
 
-    Raises InvalidRequest for a query that makes no sense.
+    Raises InvalidRequest for a wrong query.
     """
     named = "state" in where or read(where.get("query", "")).where.states
     return where if named else {"state": states, **where}
 
 
 def _states(texts: tuple[str, ...]) -> list[str]:
-    """Return the states in the API's spelling: people need not know which are in capitals."""
+    """Return the states in the API's spelling, whatever case was given."""
     known = {word.lower(): word for word in STATE_WORDS}
     words = split(texts)
     unknown = [word for word in words if word.lower() not in known]
     if unknown:
         raise click.BadParameter(
-            f"{unknown[0]!r} is none of {', '.join(STATE_WORDS)}", param_hint="'--state'"
+            f"{unknown[0]!r} must be one of {', '.join(STATE_WORDS)}", param_hint="'--state'"
         )
     return [known[word.lower()] for word in words]
 
@@ -115,7 +115,7 @@ def described(where: Mapping[str, Any]) -> str:
         else f"{name} {value}"
         for name, value in where.items()
     ]
-    return ", ".join(parts) or "every one"
+    return ", ".join(parts) or "all"
 
 
 class _FunctionCall(msgspec.Struct):
@@ -128,13 +128,12 @@ function_option: Final = click.option(
     "--task",
     "function",
     metavar="NAME",
-    help="Only calls of this function, as mail.send: picked here, from all that the rest holds "
-    "for.",
+    help="Only calls of this function, for example mail.send; the command filters them itself.",
 )
 
 
 def function_of(task: Task) -> str | None:
-    """Return the name of the function that *task* calls; None: a raw payload, or not readable."""
+    """Return the name of the function that *task* calls; None for a raw or unreadable payload."""
     try:
         return _reads.decode(task.payload_json).task
     except (msgspec.DecodeError, RecursionError):
@@ -149,9 +148,9 @@ def list_calls(
     payload: bool = False,
     **filters: Any,
 ) -> Iterator[Task]:
-    """Go through tasks with their payloads, where the key may see them; of *function* only.
+    """Yield tasks with their payloads if the key may see them; with *function* only its calls.
 
-    Raises Forbidden where it may not, and *payload* or *function* was asked for.
+    Raises Forbidden if the key may not, and *payload* or *function* was given.
     """
     tasks: Iterator[Task] = client.list_tasks(queue, **filters, payload=True)
     try:

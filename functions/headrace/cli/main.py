@@ -1,4 +1,4 @@
-"""`headrace`: the service, its queues, tasks, schedules, keys and workers, from a terminal."""
+"""`headrace`: manage the service, its queues, tasks, schedules, keys and workers."""
 
 import re
 import sys
@@ -26,33 +26,33 @@ _ELSEWHERE: Final = {
     "backup": "run",
     "undo": "bulk",
 }
-"""The modules of commands that are not named for them."""
+"""Commands whose module has another name."""
 
 COMMANDS: Final = {
     name: Lazy(f"headrace.cli.{_ELSEWHERE.get(name, name)}", f"{name}_command", text)
     for name, text in {
         "run": "Start a service on this machine.",
-        "smoke": "Follow one task through a deployment, and clean up.",
+        "smoke": "Check a deployment by following one task through it.",
         "doctor": "Check key, clock, service and queues, with advice.",
         "queue": "Create, show, edit, pause, purge and delete queues.",
         "enqueue": "Put tasks into a queue.",
-        "work": "Run an app's worker, until Ctrl-C or SIGTERM.",
+        "work": "Start a worker of an app.",
         "task": "Show tasks, and trigger, restart, move, cancel or delete them.",
-        "batch": "Look at batches and workflows; close, cancel and forget them.",
-        "undo": "Bring back what was deleted.",
-        "action": "See what the service does to many tasks; pause, resume or cancel it.",
+        "batch": "Show, close, cancel and delete batches and workflows.",
+        "undo": "Bring back deleted tasks.",
+        "action": "Show, pause, resume or cancel actions on many tasks.",
         "schedule": "Put, show, trigger and delete schedules.",
         "sync": "Bring queue settings and schedules to what an app declares.",
-        "stats": "Show how queues are doing.",
-        "worker": "See who works, and quiet or stop a worker.",
+        "stats": "Show counts and rates of queues.",
+        "worker": "List workers, and quiet or stop a worker.",
         "key": "Create, list, rotate and revoke keys.",
-        "audit": "Read what was changed by hand.",
-        "outbox": "Relay tasks from your own database, and look after them.",
-        "timers": "Run the timers of a service that is a file.",
-        "backup": "Copy a service that is a file, while it is used.",
+        "audit": "Read what people changed.",
+        "outbox": "Relay tasks from your own database, and inspect them.",
+        "timers": "Run the timers of a file.",
+        "backup": "Copy a file while it is used.",
         "api": "Send one request to the API.",
-        "station": "Run stations of a pipeline on Spark.",
-        "lake": "Keep, prove and replay the history of all tasks.",
+        "station": "Start stations of a pipeline on Spark.",
+        "lake": "Keep, check and replay the history of all tasks.",
     }.items()
 }
 
@@ -67,11 +67,11 @@ _CODES: Final = {
     Exit.TIME_OVER: "time_over",
     Exit.INTERRUPTED: "interrupted",
 }
-"""The codes for programs of what this command itself finds wrong: the API's, where it has one."""
+"""The code in JSON of an error that the command itself found."""
 
 
 class Root(CliGroup):
-    """The whole command: errors become one line and an exit code, here and nowhere else."""
+    """The whole command, which turns errors into one line and an exit code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run a command line and leave the process with its exit code."""
@@ -86,7 +86,7 @@ class Root(CliGroup):
             if session.debug:
                 raise
             if isinstance(error, click.UsageError) and "--json" in words:
-                session.json = True  # also where it stands behind what is wrong
+                session.json = True  # also if --json comes after the mistake
             code = _explain(session, error)
         finally:
             session.close()
@@ -94,7 +94,7 @@ class Root(CliGroup):
 
 
 def _explain(session: CliSession, error: Exception) -> Exit:
-    """Say on stderr what went wrong, and return the exit code for it."""
+    """Print the error on stderr, and return its exit code."""
     if isinstance(error, click.Abort) and not session.json:
         click.echo("interrupted", err=True)
         return Exit.INTERRUPTED
@@ -102,7 +102,7 @@ def _explain(session: CliSession, error: Exception) -> Exit:
         click.echo(escape_unseen(error.format_message()), err=True)
         return Exit.USAGE
     code, text = _meaning(session, error)
-    # What writes JSON and tables is loaded only now that it is needed.
+    # Loaded only now, because it imports rich.
     from headrace.cli.output import problem  # noqa: PLC0415
 
     click.echo(problem(session, error, text, _CODES[code]), err=True)
@@ -127,16 +127,16 @@ def _meaning(session: CliSession, error: Exception) -> tuple[Exit, str]:
             return Exit.FAILED, f"{where}{error.strerror or error}"
         case _:
             text = f"{type(error).__name__}: {error}".rstrip(": ")
-            return Exit.FAILED, f"unexpected {text}; --debug shows where"
+            return Exit.FAILED, f"unexpected {text}; --debug shows the traceback"
 
 
 def _refused(session: CliSession, error: HeadraceError) -> str:
-    """Return the detail of *error*, every field it names, and the request to ask for."""
+    """Return the detail of *error*, its fields, and its request id."""
     detail = session.explain(error)
     if detail != error.detail:
         return f"{detail}: is it running? {session.named_by()}"
     if missing := _NO_QUEUE.fullmatch(error.detail):
-        return f"{error.detail}: make it with `headrace queue create {missing[1]}`"
+        return f"{error.detail}: create it with `headrace queue create {missing[1]}`"
     more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]
     request_id = getattr(error, "request_id", None)
     if request_id and error.status >= HeadraceError.status:
@@ -156,14 +156,14 @@ def _refused(session: CliSession, error: HeadraceError) -> str:
 def main() -> None:
     """Work with Headrace, a durable task queue.
 
-    HEADRACE_URL and HEADRACE_KEY say which service and with which key; `headrace run` starts one
-    here and prints both.  Every command tells more with --help.
+    HEADRACE_URL and HEADRACE_KEY name the service and the key; `headrace run` starts a service here
+    and prints both.  Add --help to a command for its options.
     """
 
 
 @main.command(
     "completion",
-    example='eval "$(headrace completion bash)"                 # in ~/.bashrc; zsh likewise\n'
+    example='eval "$(headrace completion bash)"                 # in ~/.bashrc or ~/.zshrc\n'
     "headrace completion fish | source                    # in ~/.config/fish/config.fish",
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -174,7 +174,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     if kind is None:
         raise Failed(f"click has no completion for {shell}")
     script = kind(ctx.find_root().command, {}, "headrace", "_HEADRACE_COMPLETE")
-    # Not source(): it starts a bash to see how old it is, and this may run far from any.
+    # Not source(), which starts a bash to check its version.
     click.echo(script.source_template % script.source_vars())
 
 

@@ -1,11 +1,11 @@
-"""Answers: tables for people, JSON for programs; data on stdout, all else on stderr.
+"""Output: tables for people, JSON for programs; data on stdout, everything else on stderr.
 
-With ``--json`` a command that answers with one thing, or with a list that is short by nature,
-writes one JSON document; one that goes through any number of things (tasks, the audit, what is
-followed) writes NDJSON, one document a line.
+With ``--json``, a command that returns one thing or a short list writes one JSON document.  A
+command whose output can have any length (tasks, the audit, a tail) writes NDJSON, one document per
+line.
 
-Colours, bold type and progress bars are for terminals only, and NO_COLOR is honoured.  Control
-characters in data are shown, never sent to the terminal.
+Only terminals get colours, bold type and progress bars, and NO_COLOR is honoured.  Control
+characters in data are escaped.
 """
 
 import secrets
@@ -55,7 +55,7 @@ def fields_of(value: msgspec.Struct, *without: str) -> dict[str, Any]:
 
 
 def made_fields(made: Enqueued) -> dict[str, Any]:
-    """Return the result of an enqueue without the payload, which the answer does not have."""
+    """Return the result of an enqueue without the payload of its task."""
     fields = fields_of(made)
     if made.task is not None:
         fields["task"] = fields_of(made.task, "payload")
@@ -73,12 +73,12 @@ def line(value: object) -> None:
 
 
 def write_json(text: str) -> None:
-    """Write JSON; on a terminal, escape in it what the terminal would obey or hide."""
+    """Write JSON; on a terminal, escape control and invisible characters."""
     click.echo(escape_unseen(text, json_escape) if sys.stdout.isatty() else text)
 
 
 def answer(session: CliSession, value: object, show: Callable[[], None]) -> None:
-    """Write *value* as JSON if that was asked for; else *show* it to a person."""
+    """Write *value* as JSON with --json, else call *show*."""
     if session.json:
         document(value)
     else:
@@ -86,7 +86,7 @@ def answer(session: CliSession, value: object, show: Callable[[], None]) -> None
 
 
 def done(session: CliSession, note: str, value: object) -> None:
-    """Say what was done: a *note* for people, and *value* as JSON if that was asked for."""
+    """Write a *note* on stderr, and *value* as JSON with --json."""
     session.note(note)
     if session.json:
         document(value)
@@ -96,33 +96,33 @@ def done(session: CliSession, note: str, value: object) -> None:
 
 
 def how_long(undo_for: float) -> str:
-    """Return what is said of a deletion before it is made: whether it can be undone."""
+    """Return the end of a question about a deletion: whether it can be undone."""
     if not undo_for:
         return ", and that cannot be undone"
     return f"; for {span(undo_for)} an undo can bring them back"
 
 
 def undo_note(undo: Undoable) -> str:
-    """Return the line that says how what was deleted comes back."""
+    """Return the line that names the command which brings deleted tasks back."""
     return f"Until {when(undo.until)} `headrace undo {undo.id}` brings them back."
 
 
 def why_not(result: BulkResult) -> str:
-    """Return why a task was left alone, in words; empty for one that was not."""
+    """Return why a task was skipped, in words; empty if it was not."""
     if result.detail is not None:
         return SAID.get(result.detail, result.detail)
-    return "it is not there any more" if result.outcome == "NOT_FOUND" else ""
+    return "it does not exist" if result.outcome == "NOT_FOUND" else ""
 
 
 def console(stream: TextIO | None = None) -> Console:
-    """Return a console on stdout, or *stream*; what is no terminal has lines of any length."""
+    """Return a console on stdout or *stream*; lines have any length unless it is a terminal."""
     file = stream or sys.stdout
     width = None if file.isatty() else _ANY_WIDTH
     return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def cell(value: object, style: str = "") -> Text:
-    """Return *value* as it stands in a table: None is a dash, control characters are shown."""
+    """Return *value* as a table cell; None is a dash, control characters are escaped."""
     return Text(escape_unseen(_text_of(value)), style=style)
 
 
@@ -152,12 +152,12 @@ def _text_of(value: object) -> str:
 
 
 def when(instant: datetime | None) -> str:
-    """Return an instant as people read it: UTC, whole seconds."""
+    """Return an instant in UTC and whole seconds; None is a dash."""
     return "-" if instant is None else f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def span(seconds: float | None) -> str:
-    """Return a length of time in its largest sensible unit."""
+    """Return a duration in its largest sensible unit."""
     if seconds is None:
         return "-"
     for length, unit in _UNITS:
@@ -168,7 +168,7 @@ def span(seconds: float | None) -> str:
 
 
 def grid(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Return a table with *columns*, those in *right* set flush right."""
+    """Return a table with *columns*; those in *right* are aligned right."""
     made = Table(
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -187,9 +187,9 @@ def grid(*columns: str, right: Sequence[str] = ()) -> Table:
 def rows(
     columns: Sequence[str], of: Iterable[Sequence[object]], *, right: Sequence[str] = ()
 ) -> None:
-    """Show a table, or say in one line that there is nothing.
+    """Print a table, or one line on stderr if it has no rows.
 
-    A row is one line: a name with a new line in it would look like a row of its own.
+    A row is one line, because a name with a line break would look like two rows.
     """
     made = grid(*columns, right=right)
     for row in of:
@@ -197,11 +197,11 @@ def rows(
     if made.row_count:
         write(made)
     else:
-        click.echo("Nothing there.", err=True)
+        click.echo("None found.", err=True)
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:
-    """Show names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     made = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     made.add_column(style="bold", no_wrap=True)
     made.add_column(overflow="fold")
@@ -211,7 +211,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def write(made: Table | Tree) -> None:
-    """Write it to stdout; where that is no terminal, lines end with their last letter."""
+    """Print it; without trailing spaces unless stdout is a terminal."""
     out = console()
     if out.is_terminal:
         out.print(made)
@@ -223,18 +223,18 @@ def write(made: Table | Tree) -> None:
 
 
 def error_line(error: TaskError) -> str:
-    """The error of one attempt, in a line."""
+    """Return the error of one attempt in one line."""
     shown = ": ".join(part for part in (error.type, error.message) if part)
     return shown or error.kind.replace("_", " ")
 
 
 def many(count: int, noun: str) -> str:
-    """Return a number of things in words."""
+    """Return a number and its noun in the right form."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def pretty(raw: bytes) -> str:
-    """Return JSON text with line breaks and indents; as it is if it is nested too deeply."""
+    """Return JSON text with line breaks and indents; unchanged if it is nested too deeply."""
     mark = secrets.token_hex(8).encode()
     try:
         set_out = msgspec.json.format(without_halves(raw, mark), indent=2)
@@ -244,7 +244,7 @@ def pretty(raw: bytes) -> str:
 
 
 def progress(session: CliSession) -> Progress:
-    """Return a progress bar on stderr; nothing of it is seen unless that is a terminal."""
+    """Return a progress bar on stderr; it is hidden unless that is a terminal."""
     stream = sys.stderr
     return Progress(
         TextColumn("{task.description}"),
@@ -258,7 +258,7 @@ def progress(session: CliSession) -> Progress:
 
 
 def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count:
-    """Count the tasks of *queue* that are meant, however many calls it takes, and show how far."""
+    """Count the tasks of *queue* that match, in as many calls as it takes, with a progress bar."""
     with progress(session) as bar:
         seen = bar.add_task("Counted", total=None)
         for found in session.client.stream(so_far(count_tasks(queue, **where))):
@@ -267,9 +267,9 @@ def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count
 
 
 def problem(session: CliSession, error: Exception, text: str, code: str) -> str:
-    """The text for stderr about an error: a line for people, or a JSON document.
+    """Return the text for stderr about an error: one line, or a JSON document with --json.
 
-    *code* is for errors that no service has answered, and that have none of their own.
+    *code* is used for an error that the command itself found.
     """
     if not session.json:
         return f"error: {escape_unseen(text)}"
@@ -278,7 +278,7 @@ def problem(session: CliSession, error: Exception, text: str, code: str) -> str:
 
 
 def problem_fields(error: Exception, text: str, code: str = "failed") -> dict[str, Any]:
-    """The *error* for programs, its *text* as people read it."""
+    """Return the *error* for programs, with its *text* for people."""
     if isinstance(error, HeadraceError):
         return {
             "code": error.answered_code or error.code,
@@ -290,7 +290,7 @@ def problem_fields(error: Exception, text: str, code: str = "failed") -> dict[st
 
 
 def _wrong_param(error: Exception) -> list[FieldError]:
-    """The option or argument that a command line has wrong, by the name it goes by there."""
+    """Return the wrong option or argument of a command line, by its name there."""
     if not isinstance(error, click.BadParameter) or error.param is None:
         return []
     name = error.param.opts[-1] if isinstance(error.param, click.Option) else error.param.name

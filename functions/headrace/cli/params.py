@@ -1,7 +1,7 @@
-"""Values as people type them: lengths of time, instants, rates, sizes, tags, JSON.
+"""Values of options: durations, instants, rate limits, tags, JSON.
 
-Each function is a ``type=`` of click's options: it returns the value, or raises BadParameter that
-says what would be understood.
+Each function is the ``type=`` of an option.  It returns the value, or raises BadParameter with an
+example of a right one.
 """
 
 import json
@@ -23,7 +23,7 @@ _AGO: Final = re.compile(r"([+-])(\S+)")
 
 
 def seconds(text: str | float) -> float:
-    """Read a length of time: `30`, `30s`, `1.5m`, `1h30m`, `7d`; a plain number is seconds."""
+    """Read a duration: `30`, `30s`, `1.5m`, `1h30m`, `7d`; a number without a unit is seconds."""
     try:
         return times.read_duration(str(text))
     except ValueError as error:
@@ -37,7 +37,7 @@ def rate_limit(text: str) -> dict[str, Any]:
     found = re.fullmatch(r"(\d+)\s*/\s*(\d*)\s*([smh])", text.strip().lower())
     if found is None:
         raise click.BadParameter(
-            f"{text!r} is no rate limit such as 50/s, 100/10s, 3000/m or 10/h, nor none"
+            f"{text!r} must be a rate limit, for example 50/s, 100/10s, 3000/m or 10/h; or none"
         )
     units = {"s": "SECONDS", "m": "MINUTES", "h": "HOURS"}
     return {
@@ -48,7 +48,7 @@ def rate_limit(text: str) -> dict[str, Any]:
 
 
 def groups(text: str) -> dict[str, Any]:
-    """Read how groups share a queue: `fair`, `fair:acme=4,beta=0.5`, `strict`; `none` is empty."""
+    """Read the mode of groups: `fair`, `fair:acme=4,beta=0.5`, `strict`; `none` is empty."""
     mode, _, rest = text.strip().partition(":")
     if mode.lower() == "none" and not rest:
         return {}
@@ -60,12 +60,12 @@ def groups(text: str) -> dict[str, Any]:
         except ValueError:
             is_one = ""
         if not (is_one and key):
-            raise click.BadParameter(f"{part!r} is no weight such as acme=4")
+            raise click.BadParameter(f"{part!r} must be a weight, for example acme=4")
     return {"mode": mode.lower(), "weights": weights}
 
 
 def instant(text: str | datetime) -> datetime:
-    """Read an instant: RFC 3339 with its zone, or so long before or after now: `-1h`, `+5m`."""
+    """Read an instant: RFC 3339 with a time zone, or relative to now: `-1h`, `+5m`."""
     if isinstance(text, datetime):
         return text
     ago = _AGO.fullmatch(text.strip())
@@ -78,13 +78,13 @@ def instant(text: str | datetime) -> datetime:
         read = None
     if read is None or read.tzinfo is None:
         raise click.BadParameter(
-            f"{text!r} is no instant such as 2026-11-21T08:00:00Z, nor one from now: -1h, +5m"
+            f"{text!r} must be an instant, for example 2026-11-21T08:00:00Z, -1h or +5m"
         )
     return read
 
 
 def day(text: str | date) -> date:
-    """Read a day, of UTC: `2026-11-21`, or the one so long ago: `-30d`."""
+    """Read a day in UTC: `2026-11-21`, or relative to today: `-30d`."""
     if isinstance(text, date):
         return text
     try:
@@ -92,7 +92,7 @@ def day(text: str | date) -> date:
     except ValueError:
         ago = _AGO.fullmatch(text.strip())
     if ago is None or ago[1] == "+":
-        raise click.BadParameter(f"{text!r} is no day such as 2026-11-21, nor one ago: -30d")
+        raise click.BadParameter(f"{text!r} must be a day, for example 2026-11-21 or -30d")
     return instant(text).date()
 
 
@@ -100,12 +100,12 @@ def tag(text: str) -> tuple[str, str]:
     """Read a tag: `service=smartcity`."""
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise click.BadParameter(f"{text!r} is no tag such as service=smartcity")
+        raise click.BadParameter(f"{text!r} must be a tag, for example service=smartcity")
     return name, value
 
 
 def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
-    """All --tag options as one mapping; None when there are none."""
+    """Return all --tag options as one mapping; None without any."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1)
@@ -114,27 +114,25 @@ def tags_of(pairs: Sequence[tuple[str, str]]) -> dict[str, str] | None:
 
 
 def open_stdin() -> TextIO:
-    """Return stdin.  Raises UsageError where it was closed before the command began (`<&-`)."""
+    """Return stdin.  Raises UsageError if it is closed (`<&-`)."""
     if sys.stdin is None:
         raise click.UsageError("there is nothing to read: stdin is closed")
     return sys.stdin
 
 
 def json_of(name: str, text: str) -> Any:
-    """Read the JSON that *name* gives; - is stdin."""
+    """Read the JSON in *text*, the value of *name*; - is stdin."""
     if text == "-":
         text = open_stdin().read()
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        hint = (
-            "" if re.match(r'\s*[\[{"\d-]', text) else "; text goes in quotes of its own: '\"…\"'"
-        )
+        hint = "" if re.match(r'\s*[\[{"\d-]', text) else "; JSON text needs double quotes: '\"…\"'"
         raise click.BadParameter(f"not JSON: {error}{hint}", param_hint=name) from error
 
 
 def object_in(name: str) -> dict[str, Any]:
-    """Read the JSON object in the file *name* of --from-file; - is stdin."""
+    """Read the JSON object in the file *name*; - is stdin."""
     try:
         text = open_stdin().read() if name == "-" else Path(name).read_text(encoding="utf-8")
         found = json.loads(text)
@@ -177,7 +175,7 @@ def assignment(text: str) -> tuple[tuple[str, ...], Any]:
 
 
 def put_at(fields: dict[str, Any], path: Sequence[str], value: object) -> None:
-    """Set the field at *path*, in objects within objects, which are made where missing."""
+    """Set the field at *path*; missing objects on the way are created."""
     at = fields
     for part in path[:-1]:
         inner = at.get(part)
@@ -187,19 +185,21 @@ def put_at(fields: dict[str, Any], path: Sequence[str], value: object) -> None:
 
 
 def listening(text: str) -> tuple[str, int]:
-    """Read where to listen: `9000`, on this machine alone, or `0.0.0.0:9000`, `[::]:9000`."""
+    """Read an address to listen on: `9000` (this machine only), `0.0.0.0:9000`, `[::]:9000`."""
     host, colon, port = text.strip().rpartition(":")
     known = port.isascii() and port.isdigit() and int(port) <= _LAST_PORT
     if not known or bool(host) != bool(colon):
-        raise click.BadParameter(f"{text!r} is no place to listen such as 9000 or 0.0.0.0:9000")
+        raise click.BadParameter(
+            f"{text!r} must be a port or address, for example 9000 or 0.0.0.0:9000"
+        )
     return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(port)
 
 
 TIME: Final[dict[str, Any]] = {"type": seconds, "metavar": "TIME"}
-"""An option that is a length of time."""
+"""Attributes of an option that is a duration."""
 
 PRIORITY: Final[dict[str, Any]] = {"type": click.Choice([level.value for level in Priority])}
-"""An option that is a priority."""
+"""Attributes of an option that is a priority."""
 
 INSTANT: Final[dict[str, Any]] = {"type": instant, "metavar": "INSTANT"}
-"""An option that is an instant."""
+"""Attributes of an option that is an instant."""

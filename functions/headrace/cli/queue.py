@@ -58,7 +58,7 @@ _COMMON: Final = tuple(
         "shards",
     )
 )
-"""The settings with an option of their own; --set takes the others."""
+"""The settings that have an option; --set takes the others."""
 
 settings_options: Final = options(
     *map(setting_option, _COMMON),
@@ -111,7 +111,7 @@ def queue_command() -> None:
 @queue_command.command("create", example="headrace queue create mail --max-retries 3 --rate 50/s")
 @click.argument("name")
 @settings_options
-@click.option("--if-missing", is_flag=True, help="A queue of that name is no conflict.")
+@click.option("--if-missing", is_flag=True, help="Do nothing if the queue exists.")
 @click.pass_obj
 def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any) -> None:
     """Create a queue; settings that are not given have their defaults.
@@ -123,14 +123,14 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
     except QueueExists:
         if not if_missing:
             raise
-        done(session, f"Queue {name} is there already.", session.client.get_queue(name))
+        done(session, f"Queue {name} exists.", session.client.get_queue(name))
     else:
         done(session, f"Queue {name} is created.", queue)
 
 
 @queue_command.command("list", example="headrace queue list --prefix ngsi.")
-@click.option("--prefix", metavar="TEXT", help="Only names that begin so.")
-@click.option("--query", metavar="TEXT", help="As in the console: 'paused:yes mail'.")
+@click.option("--prefix", metavar="TEXT", help="Only names with this prefix.")
+@click.option("--query", metavar="TEXT", help="A query as in the console: 'paused:yes mail'.")
 @click.pass_obj
 def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
     """List the queues."""
@@ -166,7 +166,7 @@ def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
 @queue_argument
 @click.pass_obj
 def show(session: CliSession, queue: str) -> None:
-    """Show a queue: its settings, how it is doing, its schedules."""
+    """Show a queue: settings, counts, schedules."""
     found = session.client.get_queue(queue)
     answer(session, found, lambda: show_queue(found))
 
@@ -174,13 +174,13 @@ def show(session: CliSession, queue: str) -> None:
 @queue_command.command("edit", example="headrace queue edit mail --lease-seconds 2m --rate none")
 @queue_argument
 @settings_options
-@dry_run_option("Only show the settings as they would be.")
+@dry_run_option("Only show the new settings.")
 @click.pass_obj
 def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> None:
-    """Change some settings of a queue, and leave the others."""
+    """Change some settings of a queue, and keep the others."""
     changes = settings_of(given)
     if not changes:
-        raise click.UsageError("nothing to change: name a setting, --set or --from-file")
+        raise click.UsageError("nothing to change: give a setting, --set or --from-file")
     if dry_run:
         found = session.client.get_queue(queue)
         shown = merged(found, changes)
@@ -194,11 +194,11 @@ def edit(session: CliSession, /, queue: str, *, dry_run: bool, **given: Any) -> 
     "pause", example='headrace queue pause mail --for 10m --reason "provider is down"'
 )
 @queue_argument
-@click.option("--for", "resume_in", **TIME, help="Go on by itself after so long.")
+@click.option("--for", "resume_in", **TIME, help="Resume after this time.")
 @reason_option
 @click.pass_obj
 def pause(session: CliSession, queue: str, resume_in: float | None, reason: str | None) -> None:
-    """Stop deliveries; leases, retries and expiry go on."""
+    """Pause deliveries; leases, retries and expiry continue."""
     paused = session.client.pause_queue(queue, resume_in, reason=reason)
     until = f" for {span(resume_in)}" if resume_in is not None else ""
     done(session, f"Queue {queue} is paused{until}.", paused)
@@ -208,9 +208,9 @@ def pause(session: CliSession, queue: str, resume_in: float | None, reason: str 
 @queue_argument
 @click.pass_obj
 def resume(session: CliSession, queue: str) -> None:
-    """Let deliveries go on."""
+    """Resume deliveries."""
     resumed = session.client.resume_queue(queue)
-    done(session, f"Queue {queue} delivers.", resumed)
+    done(session, f"Queue {queue} is resumed.", resumed)
 
 
 @queue_command.command("reindex", example="headrace queue reindex mail")
@@ -224,7 +224,7 @@ def reindex(session: CliSession, queue: str) -> None:
     """
     begun = session.client.reindex_queue(queue)
     fields = ", ".join(begun.indexed_fields)
-    note = f"The index of {queue} ({fields}) is built anew; lists look at each task until it is."
+    note = f"Rebuilding the index of {queue} ({fields}); lists read every task until it is done."
     done(session, note, begun)
 
 
@@ -263,9 +263,9 @@ def recount(session: CliSession, queue: str) -> None:
     multiple=True,
     required=True,
     metavar="STATE,…",
-    help=f"What to remove: {', '.join(_STATES)}, or all.",
+    help=f"{', '.join(_STATES)}, or all; repeatable.",
 )
-@dry_run_option("Only count what would go.")
+@dry_run_option("Only count the tasks.")
 @undo_option
 @yes_option
 @click.pass_obj
@@ -278,21 +278,21 @@ def purge(
     undo_for: float,
     yes: bool,
 ) -> None:
-    """Remove all tasks in some states; settings and schedules stay.
+    """Delete all tasks in some states; settings and schedules stay.
 
-    Takes tasks that came before the call and are in such a state when the purge reaches them.
+    Deletes the tasks that were there at the call and have such a state when the purge reaches them.
     """
     chosen = list(_STATES) if split(states) == ["all"] else [one.upper() for one in split(states)]
     unknown = [one for one in chosen if one not in _STATES]
     if unknown:
         raise click.BadParameter(
-            f"{unknown[0]} is none of {', '.join(_STATES)}, all", param_hint="'--state'"
+            f"{unknown[0]} must be one of {', '.join(_STATES)}, all", param_hint="'--state'"
         )
     client = session.client
     if not dry_run and not yes:
         count = count_of(session, queue, {"state": chosen})
         session.ask(
-            f"{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be gone"
+            f"{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be deleted"
             f"{how_long(undo_for)}.",
             yes=yes,
             name=queue,
@@ -301,15 +301,15 @@ def purge(
         _would_go(session, queue, chosen)
         return
     purged = client.purge_queue(queue, chosen, undo_in_seconds=undo_for)
-    later = "; the rest goes on in the background" if purged.in_background else ""
-    done(session, f"{many(purged.deleted, 'task')} gone{later}.", purged)
+    later = "; the others are deleted in the background" if purged.in_background else ""
+    done(session, f"{many(purged.deleted, 'task')} deleted{later}.", purged)
     if purged.undo is not None and (purged.deleted or purged.in_background):
         session.note(undo_note(purged.undo))
 
 
 @queue_command.command("delete", example="headrace queue delete mail --dry-run")
 @queue_argument
-@dry_run_option("Only count what would go.")
+@dry_run_option("Only count the tasks.")
 @yes_option
 @click.pass_obj
 def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None:
@@ -321,13 +321,13 @@ def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None
     if not yes:
         count = count_of(session, queue, {})
         session.ask(
-            f"{queue} will be gone, with {many(count.count, 'task')} and its schedules;"
+            f"{queue} will be deleted, with {many(count.count, 'task')} and its schedules;"
             " that cannot be undone.",
             yes=yes,
             name=queue,
         )
     gone = client.delete_queue(queue)
-    state = "gone" if gone else "going, in the background"
+    state = "deleted" if gone else "being deleted in the background"
     done(session, f"Queue {queue} is {state}.", {"queue": queue, "in_background": not gone})
 
 
@@ -336,7 +336,7 @@ def _would_go(session: CliSession, queue: str, states: list[str]) -> None:
     by_state = {str(state): number for state, number in count.by_state.items() if state in states}
 
     def show_() -> None:
-        rows(("State", "Tasks that would go"), by_state.items(), right=("Tasks that would go",))
+        rows(("State", "Would be deleted"), by_state.items(), right=("Would be deleted",))
 
     answer(session, count, show_)
 
@@ -354,7 +354,7 @@ def secret(session: CliSession, /, queue: str, *, rotate: bool) -> None:
         click.echo(found.secret or "This is a repeated answer: run it again without --rotate.")
         if found.previous and found.previous_until:
             until = found.previous_until.isoformat(timespec="seconds")
-            click.echo(f"{found.previous} signs too until {until}", err=True)
+            click.echo(f"{found.previous} is valid until {until}", err=True)
 
     answer(session, found, show_)
 

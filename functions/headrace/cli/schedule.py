@@ -1,4 +1,4 @@
-"""`headrace schedule`: tasks that come by themselves."""
+"""`headrace schedule`: tasks that are enqueued at fixed times."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from headrace.cli import params
 from headrace.cli.commands import (
     CliGroup,
     dry_run_option,
+    exactly_one,
     queue_argument,
     queue_names,
     tag_option,
@@ -38,21 +39,26 @@ def schedule_command() -> None:
 @queue_argument
 @click.argument("name")
 @click.option("--cron", metavar="CRON", help="5 to 7 fields: '*/5 * * * *'.")
-@click.option("--every", "every_seconds", **TIME, help="Instead of --cron: 10m.")
-@click.option("--timezone", metavar="ZONE", help="Of --cron: Europe/Madrid; else UTC.")
-@click.option("--payload", metavar="JSON", help="Of each task; - is stdin.")
-@tag_option("Of each.")
+@click.option("--every", "every_seconds", **TIME, help="Interval, instead of --cron: 10m.")
+@click.option("--timezone", metavar="ZONE", help="Time zone of --cron: Europe/Madrid; else UTC.")
+@click.option("--payload", metavar="JSON", help="Payload of each task; - is stdin.")
+@tag_option("A tag of each task; repeatable.")
 @text_options(SetBy.SCHEDULE)
 @click.option(
     "--dedupe-until",
     type=click.Choice([one.value for one in DedupeUntil]),
-    help="Free the key when a task starts or has ended: else end.",
+    help="Release the dedupe key when a task starts, or when it ends (default).",
 )
-@click.option("--expires", "expires_in_seconds", **TIME, help="Not run later than that.")
+@click.option(
+    "--expires",
+    "expires_in_seconds",
+    **TIME,
+    help="A task that is not delivered within this time expires.",
+)
 @click.option(
     "--lease-seconds", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts."
 )
-@click.option("--max-retries", type=int, metavar="N", help="Instead of the queue's.")
+@click.option("--max-retries", type=int, metavar="N", help="Retries, instead of the queue's.")
 @click.option(
     "--priority",
     **PRIORITY,
@@ -61,19 +67,18 @@ def schedule_command() -> None:
 @click.option(
     "--missed",
     type=click.Choice([one.value for one in Missed]),
-    help="Ticks missed while no scheduler ran: else latest.",
+    help="What happens to ticks that no scheduler was there for; default: latest.",
 )
 @click.option(
     "--on-expiry",
     type=click.Choice([one.value for one in OnExpiry]),
-    help="Of a tick that nobody took in time: else dead.",
+    help="What happens to a tick that expires; default: dead.",
 )
-@click.option("--paused", is_flag=True, help="No tasks until it is put again without this.")
+@click.option("--paused", is_flag=True, help="Enqueue nothing until it is put without --paused.")
 @click.pass_obj
 def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
-    """Put a schedule in place: a new one, or instead of the one of that name."""
-    if (given["cron"] is None) == (given["every_seconds"] is None):
-        raise click.UsageError("give exactly one of --cron and --every")
+    """Create or replace a schedule."""
+    exactly_one({"--cron": given["cron"], "--every": given["every_seconds"]})
     if given["payload"] is not None:
         given["payload"] = params.json_of("--payload", given["payload"])
     retries = given.pop("max_retries")
@@ -105,7 +110,7 @@ def list_(session: CliSession, queue: str) -> None:
 @click.argument("queues", nargs=-1, metavar="[QUEUE]...", shell_complete=queue_names)
 @click.pass_obj
 def next_(session: CliSession, queues: tuple[str, ...]) -> None:
-    """Show what comes next, of some queues or all, the soonest first."""
+    """Show the next ticks of some queues or all, soonest first."""
     client = session.client
     names = queues or tuple(queue.name for queue in client.list_queues())
     found = [
@@ -140,7 +145,7 @@ def show(session: CliSession, queue: str, name: str) -> None:
 @click.argument("name")
 @click.pass_obj
 def trigger(session: CliSession, queue: str, name: str) -> None:
-    """Enqueue a schedule's task now, besides its ticks."""
+    """Enqueue a task of a schedule now."""
     made = session.client.run_schedule(queue, name)
     answer(session, made_fields(made), lambda: click.echo(made.id or made.outcome))
 
@@ -152,14 +157,14 @@ def trigger(session: CliSession, queue: str, name: str) -> None:
 @yes_option
 @click.pass_obj
 def delete(session: CliSession, queue: str, name: str, *, dry_run: bool, yes: bool) -> None:
-    """Delete a schedule and its tasks that are not due yet; those that are due stay."""
+    """Delete a schedule and its tasks that are not due yet; due tasks stay."""
     if dry_run:
         schedule = session.client.get_schedule(queue, name)
         answer(session, schedule, lambda: _show(schedule))
         return
-    session.ask(f"Schedule {name} of {queue} will be gone.", yes=yes)
+    session.ask(f"Schedule {name} of {queue} will be deleted.", yes=yes)
     session.client.delete_schedule(queue, name)
-    done(session, f"Schedule {name} of {queue} is gone.", {"queue": queue, "schedule": name})
+    done(session, f"Schedule {name} of {queue} is deleted.", {"queue": queue, "schedule": name})
 
 
 def _rhythm(schedule: ScheduleInShort) -> str:

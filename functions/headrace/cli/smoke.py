@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _PAYLOAD: Final = {"text": 'Ñandú 水 🚰 "quoted"\t', "whole": 12345678901234567890, "price": 1.1}
 _SECONDS: Final = 60.0
-"""How long the index and the recorder may take: both usually need less than a second."""
+"""The most that the index and the recorder may be behind; both usually need under a second."""
 _CLOCK_SKEW: Final = timedelta(seconds=60)
 _ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
 _STYLES: Final = {"ok": "green", "wrong": "red", "skipped": "yellow"}
@@ -45,7 +45,7 @@ class CheckOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """One check; ``seen`` is for people, ``code`` and ``request_id`` are of a refusal."""
+    """The result of one check; ``code`` and ``request_id`` are those of an error answer."""
 
     check: str
     outcome: CheckOutcome
@@ -56,12 +56,12 @@ class CheckRow:
 
 
 class WrongAnswer(Exception):
-    """The service answered something else than the contract promises."""
+    """An answer differs from the contract."""
 
 
 @dataclass(slots=True)
 class Smoke:
-    """A run: the service, the name of the queue that the run creates, and the task it follows."""
+    """One run: the client, the queue that it creates, and the task that it follows."""
 
     client: Client
     queue: str
@@ -179,7 +179,7 @@ class Smoke:
 
 
 _FIRST: Final = (("service", Smoke.service), ("key", Smoke.key))
-"""Without these there is nothing to check."""
+"""If one of these fails, the command ends."""
 
 _OTHERS: Final = (
     ("queue: create", Smoke.create_queue),
@@ -218,7 +218,7 @@ def smoke_command(session: CliSession) -> Exit:
 
 
 def _first(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
-    """Make the first checks.  Raises the error that ends the command."""
+    """Yield the first checks.  Raises the error that ends the command."""
     try:
         for title, check in _FIRST:
             began = time.perf_counter()
@@ -230,7 +230,7 @@ def _first(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
 
 
 def _others(smoke: Smoke) -> Iterator[CheckRow]:
-    """Make the other checks; those after one that went wrong are skipped."""
+    """Yield the other checks; after a wrong one the rest is skipped."""
     failed = ""
     for title, check in _OTHERS:
         if failed:
@@ -252,9 +252,9 @@ def _others(smoke: Smoke) -> Iterator[CheckRow]:
 
 @contextmanager
 def _cleaning_up(smoke: Smoke, left: list[dict[str, str]]) -> Iterator[None]:
-    """Delete the queue at the end, and put into *left* what could not be deleted.
+    """Delete the queue at the end; if that fails, add it to *left*.
 
-    SIGTERM ends the command as Ctrl-C does, so that the queue is deleted then too.
+    SIGTERM is handled like Ctrl-C, so the queue is deleted then too.
     """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -296,7 +296,7 @@ def _show(
 
 
 def _expect(found: T, right: T) -> T:
-    """Return *found*.  Raises WrongAnswer unless it is what is *right*."""
+    """Return *found*.  Raises WrongAnswer unless it equals *right*."""
     if found != right:
         raise WrongAnswer(f"{found!r:.80} instead of {right!r}")
     return found

@@ -1,8 +1,7 @@
-"""`headrace lake` and `headrace station`: what runs on Spark, in a process of its own.
+"""`headrace lake` and `headrace station`: programs on Spark, each in its own process.
 
-So this command needs neither PySpark nor Java to explain itself.  The jobs of the lake, the history
-of all tasks, speak for themselves; a station, which moves tasks from one queue to the next, tells
-how it goes as lines of JSON, which are shown here.
+The command therefore shows its help without PySpark and Java.  A job of the lake prints its own
+result; a station prints its progress as lines of JSON, which are shown here.
 """
 
 import json
@@ -42,18 +41,18 @@ OUTCOMES: Final = (
 
 @click.group("lake", cls=CliGroup, example="headrace lake rollup\nheadrace lake proof")
 def lake_command() -> None:
-    """Keep, prove and replay the history of all tasks."""
+    """Keep, check and replay the history of all tasks."""
 
 
 @click.group(
     "station", cls=CliGroup, example="headrace station start pipelines.air:cleaning --drain"
 )
 def station_command() -> None:
-    """Run stations of a pipeline on Spark."""
+    """Start stations of a pipeline on Spark."""
 
 
 def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
-    """Run a job of the lake with its arguments; return its exit code.  Raises Failed."""
+    """Run a job of the lake and return its exit code.  Raises Failed."""
     need_packages("the lake's jobs need", _LAKE_NEEDS, "'headrace[spark]'")
     options = [f"--lake={lake}"] if lake else []
     options += ["--json"] * session.json + ["--quiet"] * session.quiet
@@ -64,15 +63,15 @@ def run(session: CliSession, lake: str | None, words: Sequence[str]) -> int:
 
 
 def run_station(session: CliSession, words: Sequence[str]) -> int:
-    """Run a station with its arguments, and show how it goes; return its exit code."""
+    """Run stations, show their progress, and return the exit code."""
     need_packages("stations need", _STATION_NEEDS, "'headrace[spark]'")
     command = [sys.executable, "-P", "-m", STATION_MODULE, *words, "--json"]
-    if not (session.json or sys.stderr.isatty()):  # a terminal has a line that moves
+    if not (session.json or sys.stderr.isatty()):  # a terminal shows a status line
         session.note("starting Spark")
     with subprocess.Popen(  # noqa: S603 (our own module)
         command, env=dict(session.env), stdout=subprocess.PIPE, text=True
     ) as child:
-        # A terminal's Ctrl-C reaches the station too, which knows better what to do.
+        # Ctrl-C of a terminal reaches the station too, which finishes its batch.
         before = {
             signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
             signal.SIGTERM: signal.signal(
@@ -88,7 +87,7 @@ def run_station(session: CliSession, words: Sequence[str]) -> int:
 
 
 def show(session: CliSession, lines: Iterable[str]) -> None:
-    """Pass the lines on as they are for programs, or show people how it goes, and the end."""
+    """Print the lines unchanged with --json, else show the progress and the result."""
     totals: Counter[str] = Counter()
     with _status(session) as status:
         for line in lines:
@@ -111,7 +110,7 @@ def show(session: CliSession, lines: Iterable[str]) -> None:
 
 
 def _status(session: CliSession) -> Status:
-    """Return a line on stderr that is kept up to date; nothing of it is seen elsewhere."""
+    """Return a status line on stderr; it is hidden unless that is a terminal."""
     out = console(sys.stderr)
     out.quiet = session.quiet or session.json or not sys.stderr.isatty()
     return Status("starting Spark", console=out)
@@ -130,7 +129,7 @@ def _counts(figures: Mapping[str, Any]) -> str:
 def _command(
     job: SparkJob, run: Callable[[CliSession, dict[str, Any]], int], *more: click.Parameter
 ) -> CliCommand:
-    """The command for *job*, with *more* options than those of its own."""
+    """Return the command for *job*, with *more* options besides the job's."""
     arguments = [one for one in job.params if isinstance(one, click.Argument)]
     options = [one for one in job.params if isinstance(one, click.Option)]
     return CliCommand(

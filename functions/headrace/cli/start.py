@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Sequence
 
-_INTERRUPTED = 130  # as a shell says it
+_INTERRUPTED = 130  # as shells report it
 
 
 def main(args: Sequence[str] | None = None, *, name: str = "headrace") -> None:
-    """Run *args*, else the command line of this process, and leave it with the exit code."""
+    """Run *args*, else the command line of the process, and exit with its code."""
     try:
         from headrace.cli.main import main as command  # noqa: PLC0415  Ctrl-C may come during this
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`headrace task`: looking at tasks.  What changes them is in `headrace.cli.bulk`."""
+"""`headrace task`: commands that show tasks.  Those that change them are in `cli.bulk`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -52,10 +52,10 @@ def task_command() -> None:
 
 @task_command.command("show", example="headrace task show order-4711")
 @click.argument("id")
-@click.option("--no-payload", is_flag=True, help="Leave the payload out.")
+@click.option("--no-payload", is_flag=True, help="Without the payload.")
 @click.pass_obj
 def show(session: CliSession, id: str, *, no_payload: bool) -> None:
-    """Show a task: payload, result, errors, and where it has been."""
+    """Show a task: payload, result, errors, and the queues it has been in."""
     found = session.client.get_task(id, payload=False if no_payload else None)
     answer(session, found, lambda: _show(found))
 
@@ -98,13 +98,13 @@ def _show(task: Task) -> None:
 
 @task_command.command("wait", example="headrace task wait order-4711 --for 5m")
 @click.argument("id")
-@click.option("--for", "most", **TIME, help="Give up after so long, with exit code 8.")
+@click.option("--for", "most", **TIME, help="Give up after this time, with exit code 8.")
 @click.pass_obj
 def wait(session: CliSession, id: str, *, most: float | None) -> Exit:
     """Wait until a task has ended, and print its result; with --json the task.
 
-    Exit code 0: it succeeded, 1: it is dead, 3: there is no such task, or it is gone, 8: time is
-    over.  Moves and retries are no end.
+    Ends with 0 if it succeeded, 1 if it is dead, 3 if it does not exist, and 8 after --for.  Moves
+    and retries are not an end.
     """
     try:
         found = session.client.wait(id, timeout=most, payload=False)
@@ -124,9 +124,11 @@ def wait(session: CliSession, id: str, *, most: float | None) -> Exit:
 @task_command.command("list", example="headrace task list mail --state DEAD --error timeout")
 @queue_argument
 @filter_options
-@click.option("--order", type=click.Choice(["asc", "desc"]), help="By time within a state: asc.")
+@click.option(
+    "--order", type=click.Choice(["asc", "desc"]), help="Order by time within a state: asc."
+)
 @function_option
-@click.option("--all-ticks", is_flag=True, help="Every future tick of a schedule has its line.")
+@click.option("--all-ticks", is_flag=True, help="Show every future tick of a schedule.")
 @click.option("--payload", is_flag=True, help="With payloads.")
 @limit_option
 @click.pass_obj
@@ -142,9 +144,9 @@ def list_(
     limit: int | None,
     **given: Any,
 ) -> None:
-    """List the tasks of a queue; with --json one a line, any number in constant memory.
+    """List the tasks of a queue; with --json one per line, in constant memory.
 
-    In a table, the ticks of a schedule that lie ahead are one line and their number.
+    A table shows the first future tick of each schedule, and the number of the others.
     """
     where = {**take_filters(given), "order": order}
     client = session.client
@@ -171,14 +173,14 @@ def list_(
 
 
 class Folded:
-    """The future ticks of schedules, each schedule's but the first counted instead of shown."""
+    """Counts the future ticks of each schedule but the first, instead of showing them."""
 
     def __init__(self, *, fold: bool = True) -> None:
         self._fold = fold
         self._later: dict[str, list[datetime]] = {}
 
     def without_later_ticks(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """Go through *tasks*, and count those that are passed over."""
+        """Yield *tasks* without the ticks that are only counted."""
         for task in tasks:
             is_tick = task.schedule and task.status == "SCHEDULED" and not task.attempts
             if self._fold and is_tick and task.schedule in self._later:
@@ -189,7 +191,7 @@ class Folded:
             yield task
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each schedule with ticks that were passed over."""
+        """Yield a line for each schedule with ticks that were only counted."""
         for schedule, ticks in self._later.items():
             if ticks:
                 more = f"{many(len(ticks), 'more tick')} of {schedule}"
@@ -200,7 +202,7 @@ _ONLY_IF_ANY: Final = ("Task", "Priority", "Group", "Worker", "Tags", "Latest er
 
 
 def _table(tasks: Sequence[Task], *, payload: bool) -> None:
-    """Show *tasks*; a column that none of them has anything for is left out."""
+    """Print *tasks* as a table, without empty columns."""
     columns: dict[str, list[object]] = {
         "ID": [task.id for task in tasks],
         "Task": [function_of(task) for task in tasks],
@@ -222,7 +224,7 @@ def _table(tasks: Sequence[Task], *, payload: bool) -> None:
 
 
 def _latest(task: Task) -> str | None:
-    """Say the latest error; of a task that succeeded, that it was one of an earlier attempt."""
+    """Return the latest error; of a succeeded task with its attempt."""
     if not task.errors:
         return None
     error = task.errors[-1]
@@ -240,7 +242,7 @@ def count(session: CliSession, /, queue: str, **given: Any) -> None:
 
     def show_() -> None:
         states = [(state, number) for state, number in counted.by_state.items()]
-        rows(("State", "Tasks"), [*states, ("together", counted.count)], right=("Tasks",))
+        rows(("State", "Tasks"), [*states, ("total", counted.count)], right=("Tasks",))
 
     answer(session, counted, show_)
 
@@ -249,12 +251,12 @@ def count(session: CliSession, /, queue: str, **given: Any) -> None:
 @click.argument("id")
 @click.pass_obj
 def explain(session: CliSession, id: str) -> None:
-    """Say why a task is not running."""
+    """Show why a task is not running."""
     reasons = session.client.explain_task(id)
     if session.json:
         document(reasons)
     elif not reasons:
-        click.echo("Nothing holds it: the next worker that asks gets it.")
+        click.echo("It is ready: the next worker that asks gets it.")
     else:
         rows(
             ("Reason", "What", "Until"),
@@ -265,11 +267,11 @@ def explain(session: CliSession, id: str) -> None:
 
 
 def _way_on(session: CliSession, id: str) -> None:
-    """Say how a dead task runs again."""
+    """Print how to restart a dead task."""
     if session.client.get_task(id, payload=False).state == State.DEAD:
         session.note(
-            f"`headrace task restart {id}` gives it a new beginning, with no attempts used; "
-            f"`headrace task show {id}` has its errors in full."
+            f"`headrace task restart {id}` restarts it with no attempts used; "
+            f"`headrace task show {id}` shows its errors."
         )
 
 

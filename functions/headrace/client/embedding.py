@@ -3,7 +3,7 @@
 The service is imported only when a file, or the tables of a deployment, are used.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -55,17 +55,6 @@ def care_of(address: FileAddress) -> FileCare:
     from headrace.embedded.timers import file_store  # noqa: PLC0415  see above
 
     return file_store(opened(address))
-
-
-def stack_parameters(address: TablesAddress) -> Mapping[str, str]:
-    """Return the parameters of a deployment's stack, by the names in the template.
-
-    Raises InvalidRequest if there is no such stack, Unauthenticated, Forbidden, Unavailable.
-    """
-    _need_packages(address)
-    from headrace.embedded.tables import parameters_of  # noqa: PLC0415  see above
-
-    return parameters_of(address)
 
 
 class TimersBeside(Protocol):

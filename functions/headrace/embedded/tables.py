@@ -5,7 +5,6 @@ HEADRACE_TASKS_TABLE and HEADRACE_CONTROL_TABLE in the environment, the program 
 call nor the right to make it.  The deployment's functions run the background jobs.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,13 +40,6 @@ def over_tables(address: TablesAddress, *, admin_key: str) -> tuple[Service, Sto
     lake = deployment.lake(settings.lake) if settings.lake else None
     objects = deployment.objects(settings.payloads) if settings.payloads else None
     return build(settings, store, lake=lake, objects=objects), store
-
-
-def parameters_of(address: TablesAddress) -> Mapping[str, str]:
-    """Return the parameters of the stack of *address*.  Raises as over_tables() does."""
-    from headrace.store.dynamo.connect import Deployment  # noqa: PLC0415  as above
-
-    return Deployment(address.region, address.stack).facts().parameters
 
 
 def _settings(deployment: "Deployment") -> Settings:

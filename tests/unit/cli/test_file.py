@@ -83,5 +83,5 @@ def test_doctor_shows_damage_with_which_the_service_does_not_answer(tmp_path: Pa
 
     file, service = json.loads(ran.out)
     assert (file["subject"], file["level"]) == ("file", "failed")
-    assert file["advice"] == "stop what uses it, and put back a backup"
+    assert file["advice"] == "stop the programs that use it, and restore a backup"
     assert "headrace doctor shows the damage" in service["seen"]

@@ -31,17 +31,17 @@ def test_the_service_does_it_in_the_background(cli: Cli) -> None:
     cli.service.tick()
     shown = cli("action", "show", action_id)
     assert shown.code == 0
-    for name, value in (("status", "done"), ("changed", "3"), ("why", "test data")):
+    for name, value in (("status", "done"), ("changed", "3"), ("reason", "test data")):
         assert re.search(rf"^{name} +{value}$", shown.out, re.MULTILINE), shown.out
     (undo,) = re.findall(r"headrace undo (\S+)", shown.out)
-    assert cli("undo", undo).err.startswith("3 tasks back.")
+    assert cli("undo", undo).err.startswith("3 tasks restored.")
 
 
 def test_an_action_is_paused_resumed_and_cancelled(cli: Cli) -> None:
     made = cli("task", "trigger", "--queue", "mail", "--all", "--background", "--json").json
     assert made["status"] == "LOOKING"
 
-    assert cli("action", "pause", made["id"]).err == f"Action {made['id']} rests.\n"
+    assert cli("action", "pause", made["id"]).err == f"Action {made['id']} is paused.\n"
     cli.service.tick()
     assert cli("action", "show", made["id"], "--json").json["status"] == "PAUSED"
     assert cli("action", "resume", made["id"], "--json").json["status"] == "LOOKING"

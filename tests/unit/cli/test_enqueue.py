@@ -72,13 +72,16 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
     [
         ((), "give a PAYLOAD, - for stdin, --payload-file, or --file"),
         (("--task", "mail.send", "[1]"), "must be the arguments by name"),
-        (("hello",), "text goes in quotes of its own"),
+        (("hello",), "JSON text needs double quotes"),
         (
             ("1", "--delay", "1", "--scheduled-at", "+1h"),
             "give --delay or --scheduled-at, not both",
         ),
         (("1", "--unique-for", "1h", "--dedupe-key", "k", "--id", "i"), "--id or --unique-for"),
-        (("1", "--scheduled-at", "tomorrow"), "no instant such as 2026-11-21T08:00:00Z"),
+        (
+            ("1", "--scheduled-at", "tomorrow"),
+            "must be an instant, for example 2026-11-21T08:00:00Z",
+        ),
         (("1", "--id", "a b"), "id"),
     ],
 )

@@ -76,7 +76,7 @@ def test_an_unexpected_error_is_one_line_unless_debug_is_on() -> None:
     ran = raised(KeyError("x"))
 
     assert ran.code == Exit.FAILED
-    assert ran.err == "error: unexpected KeyError: 'x'; --debug shows where\n"
+    assert ran.err == "error: unexpected KeyError: 'x'; --debug shows the traceback\n"
     with pytest.raises(KeyError):
         raised(KeyError("x"), "--debug")
 

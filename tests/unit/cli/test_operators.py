@@ -76,7 +76,7 @@ def test_a_key_is_rotated_and_its_new_secret_stands_alone_on_stdout(cli: Cli) ->
     ran = cli("key", "rotate", made["id"], "--overlap", "1h")
 
     assert re.fullmatch(r"hr_\S+\n", ran.out)
-    assert f"Key {made['id']} is rotated; the secret before works for 1 h more." in ran.err
+    assert f"Key {made['id']} is rotated; the old secret is valid for 1 h more." in ran.err
     for secret in (made["secret"], ran.out.strip()):
         assert cli.service.connect(secret).enqueue("mail", 1).outcome == "CREATED"
     again = cli("key", "rotate", made["id"], "--json").json

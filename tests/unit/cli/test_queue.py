@@ -124,7 +124,7 @@ def test_groups_are_switched_on_and_off_by_their_option(cli: Cli) -> None:
     assert cli("enqueue", "mail", "1", "--group-key", "acme").code == 0
     (task,) = cli("task", "list", "mail", "--group-key", "acme", "--json").lines
     assert task["group_key"] == "acme"
-    assert "'acme' is no weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
+    assert "'acme' must be a weight" in cli("queue", "edit", "mail", "--groups", "fair:acme").err
     assert cli("queue", "edit", "mail", "--groups", "none", "--json").json["groups"] is None
 
 
@@ -168,5 +168,5 @@ def test_the_secret_is_shown_and_rotated(cli: Cli) -> None:
     rotated = cli("queue", "secret", "hooks", "--rotate")
     assert rotated.out != first.out
     assert first.out.strip() in rotated.err
-    assert "signs too until" in rotated.err
+    assert "is valid until" in rotated.err
     assert cli("queue", "secret", "hooks", "--json").json["secret"] == rotated.out.strip()

@@ -25,7 +25,7 @@ def test_without_pyspark_one_line_says_what_to_install(words: tuple[str, ...]) -
     ran = invoke(*words, session=CliSession(env={}))
 
     assert ran.code == 1
-    assert "need Python packages that are not here (pyspark" in ran.error
+    assert "need Python packages that are not installed (pyspark" in ran.error
     assert ran.error.endswith("pip install 'headrace[spark]'")
 
 

@@ -85,7 +85,7 @@ def test_filters_are_the_apis_own(cli: Cli) -> None:
     assert ids("--scheduled-before", "2026-11-21T08:00:30Z", "--state", "pending") == ["c"]
     assert ids("--order", "desc", "--state", "pending") == ["b", "c"]
     assert cli("task", "count", "mail", "--state", "pending", "--json").json["count"] == 2
-    assert "together" in cli("task", "count", "mail").out
+    assert "total" in cli("task", "count", "mail").out
 
 
 # ------------------------------------------------------------------------------ changing by hand
@@ -105,10 +105,10 @@ def test_tasks_are_deleted_by_id_wherever_they_are(cli: Cli) -> None:
     assert len(undos) == 2, "one for each queue"
     for line in undos:
         (words,) = re.findall(r"^Until 2026-11-22 08:00:00Z `headrace (undo und_\w+)` brings", line)
-        assert cli(*words.split()).err == "1 task back.\n"
+        assert cli(*words.split()).err == "1 task restored.\n"
         again = cli(*words.split())
-        left = "Nothing else was left to bring back: this undo was done before."
-        assert (again.code, again.err.splitlines()) == (0, ["0 tasks back.", left])
+        left = "No other task was left to restore: this undo was done before."
+        assert (again.code, again.err.splitlines()) == (0, ["0 tasks restored.", left])
     assert cli("task", "delete", "a", "c", "--undo-for", "0").err == "2 tasks deleted.\n"
     assert cli("task", "count", "mail", "--json").json["count"] == 1
 
@@ -124,7 +124,7 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
 
     assert (dry.code, dry.err) == (0, "2 tasks would be deleted.\n")
     assert unasked.code == 2
-    assert "(tags team=sales) will be gone; for 1 d an undo can bring them back." in unasked.err
+    assert "(tags team=sales) will be deleted; for 1 d an undo can bring them back." in unasked.err
     assert refused.code == 1
     assert cli("task", "count", "mail", "--json").json["count"] == 3
     assert replace(cli, somebody=True)("task", "delete", *chosen, input="y\n").code == 0
@@ -138,7 +138,7 @@ def test_a_filter_means_exactly_those_tasks(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ((), "say which tasks: ids, or --queue"),
+        ((), "no tasks are named: give ids, or --queue"),
         (("a", "--state", "DEAD"), "give ids or filters, not both"),
     ],
 )

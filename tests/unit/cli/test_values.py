@@ -32,8 +32,12 @@ def test_values_are_read(read: Callable[[str], Any], text: str, value: object) -
     ("read", "texts", "message"),
     [
         (params.seconds, ["", "-1", "5x", "30m1h", "nan"], "no length of time such as"),
-        (params.listening, ["", ":9000", "65536", "host", "٣"], "no place to listen such as"),
-        (params.day, ["+1d", "30d", "2026-11-21T08:00:00Z"], "is no day such as 2026-11-21"),
+        (params.listening, ["", ":9000", "65536", "host", "٣"], "must be a port or address"),
+        (
+            params.day,
+            ["+1d", "30d", "2026-11-21T08:00:00Z"],
+            "must be a day, for example 2026-11-21",
+        ),
     ],
 )
 def test_other_values_are_refused_with_an_example(

@@ -86,7 +86,7 @@ def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> 
         (("--queues", "mail=x"), "no queue, nor a queue with its weight"),
         (("--concurrency", "0"), "concurrency must be"),
         (("--queues", "mail=3,news", "--strict"), "--strict takes queues in the order given"),
-        (("--prometheus", "70000"), "no place to listen such as 9000"),
+        (("--prometheus", "70000"), "must be a port or address, for example 9000"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(

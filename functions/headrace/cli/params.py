@@ -15,7 +15,6 @@ from typing import Any, Final, TextIO
 import click
 
 from headrace.domain import times
-from headrace.domain.task import Priority
 
 LOOPBACK: Final = "127.0.0.1"
 _LAST_PORT: Final = 65_535
@@ -198,7 +197,7 @@ def listening(text: str) -> tuple[str, int]:
 TIME: Final[dict[str, Any]] = {"type": seconds, "metavar": "TIME"}
 """Attributes of an option that is a duration."""
 
-PRIORITY: Final[dict[str, Any]] = {"type": click.Choice([level.value for level in Priority])}
+PRIORITY: Final[dict[str, Any]] = {"type": click.Choice(["high", "normal", "low"])}
 """Attributes of an option that is a priority."""
 
 INSTANT: Final[dict[str, Any]] = {"type": instant, "metavar": "INSTANT"}

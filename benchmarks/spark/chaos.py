@@ -251,7 +251,7 @@ def _lake(
     planned = each.where(f.col("path") == ",".join(sorted(queues[:-1]))).count()
     rows = once = 0
     if (folder / ROWS).exists():
-        written = spark.read.parquet(str(folder / ROWS)).where("NOT lapsed").select("id")
+        written = spark.read.parquet(str(folder / ROWS)).select("id")
         rows, once = written.count(), written.distinct().count()
     return proof(lake), planned, (rows, once)
 

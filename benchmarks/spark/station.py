@@ -28,9 +28,10 @@ from headrace.runtime.service import Service
 from headrace.spark import Station
 from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import Intake, leased, sweep
-from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.leasing import LeaseRequest, leased, sweep
+from headrace.spark.sources.reading import even_rooms
 from headrace.spark.sources.rows import rows_of
+from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import settle
 from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore
@@ -71,9 +72,10 @@ def life_units(folder: str, number: int) -> float:
     with file_in(folder, "in") as (connection, uses), metered() as meter:
         _fill(uses, "in", number)
         group = uses.leases.open(None, keepalive=60).id
-        intake = Intake(connection, "in", group, "bench:1", number, None, SHARDS)
+        rooms = even_rooms(number, SHARDS, group)
+        request = LeaseRequest(connection, "in", group, "bench:1", rooms)
         for shard in range(SHARDS):
-            settle(Outlet(connection, "in"), rows_of(leased(intake, shard), "succeed"))
+            settle(SettleTarget(connection, "in"), rows_of(leased(request, shard), "succeed"))
         assert sweep(connection, "in", group) == 0
         uses.leases.close(group)
         GroupClaims(store(connection), group).forget()

@@ -26,9 +26,7 @@ def main() -> None:
     register(spark)
 
     def written(rows: DataFrame, number: int) -> None:
-        rows.select("id", "lapsed").write.mode("overwrite").parquet(
-            str(folder / ROWS / f"batch={number}")
-        )
+        rows.select("id").write.mode("overwrite").parquet(str(folder / ROWS / f"batch={number}"))
 
     tasks = spark.readStream.format("headrace").options(queue="out", on_commit="move:done")
     tasks = tasks.options(max_rows="2000", lease_seconds=f"{LEASE_SECONDS:g}")

@@ -13,7 +13,7 @@ from headrace.domain.task import State
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark.sources.columns import columns_of
 from headrace.spark.sources.connect import StoreConnection, store
-from headrace.spark.sources.leasing import Intake, leased, named
+from headrace.spark.sources.leasing import LeaseRequest, leased, named
 from headrace.spark.sources.table import TableReading, listed
 from headrace.store.objects import objects_beside
 from tests.pipeline.harness import PipelineHarness
@@ -38,8 +38,8 @@ def kept_beside(connection: StoreConnection) -> list[Path]:
 
 
 def payloads(offloading: PipelineHarness, group_id: str) -> list[str]:
-    intake = Intake(offloading.connection, "in", group_id, "tester", 100, shards=1)
-    return [row["payload"] for batch in leased(intake, 0) for row in batch.to_pylist()]
+    request = LeaseRequest(offloading.connection, "in", group_id, "tester", (100,))
+    return [row["payload"] for batch in leased(request, 0) for row in batch.to_pylist()]
 
 
 def test_large_payloads_are_leased_whole_and_again_by_a_second_try(
@@ -80,8 +80,8 @@ def test_a_lease_names_what_was_uploaded_and_of_which_group_and_batches_a_task_i
     assert made.outcome == "CREATED", made.detail
     group = uses.leases.open(None, keepalive=60)
 
-    intake = Intake(offloading.connection, "films", group.id, "tester", 100, shards=1)
-    (row,) = (row for batch in leased(intake, 0) for row in batch.to_pylist())
+    request = LeaseRequest(offloading.connection, "films", group.id, "tester", (100,))
+    (row,) = (row for batch in leased(request, 0) for row in batch.to_pylist())
 
     assert (row["payload"], row["group_key"], row["batches"]) == (None, "acme", ["night"])
     assert row["payload_ref"] == f"{len(content)} {digest} {upload.name}"

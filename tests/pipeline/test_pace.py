@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.spark.sources.pace import SharedPace
+from headrace.spark.sources.rate_limit import RateLimiter
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.stream import QueueStream
 from headrace.store.sqlite import SqliteStore
@@ -30,7 +30,7 @@ def test_a_rate_is_one_for_the_whole_job_however_many_shards_and_slots(slots: in
     shared, clocks = SqliteStore(":memory:"), [Clock() for _ in range(slots)]
     left = [100] * 17
     paces = [
-        SharedPace(shared, "lsg_a", 200.0, clock.now, clock.sleep, lambda low, _: low)
+        RateLimiter(200.0, shared, "lsg_a", clock.now, clock.sleep, lambda low, _: low)
         for clock in clocks
     ]
     reading = dict.fromkeys(range(slots), 0) | {slot: slot for slot in range(slots)}

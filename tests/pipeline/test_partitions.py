@@ -7,9 +7,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.spark import register
-from headrace.spark.sources.leasing import Intake, leased
-from headrace.spark.sources.reading import QueueReading
-from headrace.spark.sources.rooms import rooms_by
+from headrace.spark.sources.leasing import LeaseRequest, leased
+from headrace.spark.sources.reading import QueueReading, rooms_by
 from tests.pipeline.harness import PipelineHarness
 
 
@@ -21,7 +20,7 @@ def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
     reading = QueueReading.of({"queue": "in", "max_rows": "6", **harness.connection.options()})
 
     parts = [
-        batch.num_rows for share in reading.open() for batch in leased(share.intake, share.shard)
+        batch.num_rows for share in reading.open() for batch in leased(share.request, share.shard)
     ]
 
     assert sum(parts) == 6
@@ -51,8 +50,8 @@ def test_children_told_of_apart_from_their_parent_fail_the_write_with_the_way_ou
     harness.queue("out", shards=1)
     harness.fill("in", 2)
     group = harness.uses.leases.open(None, keepalive=60)
-    intake = Intake(harness.connection, "in", group.id, "tester", 2)
-    held = [row for batch in leased(intake, 0) for row in batch.to_pylist()]
+    request = LeaseRequest(harness.connection, "in", group.id, "tester", (2,))
+    held = [row for batch in leased(request, 0) for row in batch.to_pylist()]
     ends = [(row["id"], row["lease"], "succeed", None) for row in held]
     children = [(row["id"], row["lease"], "spawn", '{"n":1}') for row in held]
     rows = spark.createDataFrame(

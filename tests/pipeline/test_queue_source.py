@@ -22,30 +22,29 @@ from headrace.spark import register
 from headrace.spark.sources import QUEUE, TABLE
 from headrace.spark.sources.claims import KIND, GroupClaims
 from headrace.spark.sources.connect import (
-    RateLimiter,
     RetryingStore,
     StoreConnection,
     clock_by,
     store,
 )
 from headrace.spark.sources.leasing import (
-    FRAME,
-    FRAME_ARROW,
-    Intake,
-    Reading,
+    ARROW,
+    SCHEMA,
+    LeaseRequest,
     leased,
     sweep,
 )
-from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.rate_limit import RateLimiter
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.rows import CHILDREN, SettlingRow, rows_of
+from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import settle
 from tests.pipeline.harness import AT_ONCE, PipelineHarness, drained
 
 
-def intake(harness: PipelineHarness, *, rows: int = 1000, seconds: float = 60) -> Intake:
+def request(harness: PipelineHarness, *, rows: int = 1000, seconds: float = 60) -> LeaseRequest:
     group = harness.uses.leases.open(None, keepalive=seconds)
-    return Intake(harness.connection, "in", group.id, "tester", rows)
+    return LeaseRequest(harness.connection, "in", group.id, "tester", (rows, rows))
 
 
 def rows(batches: list[pa.RecordBatch]) -> list[SettlingRow]:
@@ -57,12 +56,12 @@ def taken(harness: PipelineHarness, number: int = 1) -> list[SettlingRow]:
     harness.queue("in", shards=1, retry=AT_ONCE)
     harness.queue("out", shards=1)
     harness.fill("in", number)
-    return rows(list(leased(intake(harness), 0)))
+    return rows(list(leased(request(harness), 0)))
 
 
 @pytest.fixture
-def outlet(harness: PipelineHarness) -> Outlet:
-    return Outlet(harness.connection, "in", "out")
+def target(harness: PipelineHarness) -> SettleTarget:
+    return SettleTarget(harness.connection, "in", "out")
 
 
 def test_a_read_that_is_repeated_finds_what_it_leased_and_takes_no_more_than_asked(
@@ -70,7 +69,7 @@ def test_a_read_that_is_repeated_finds_what_it_leased_and_takes_no_more_than_ask
 ) -> None:
     harness.queue("in")
     harness.fill("in", 60)
-    requested = intake(harness, rows=20)
+    requested = request(harness, rows=20)
 
     first, again = ([*leased(requested, 0), *leased(requested, 1)] for _ in range(2))
 
@@ -86,7 +85,7 @@ def test_a_read_is_repeated_on_tables_too_and_what_it_had_written_down_is_remove
     harness = PipelineHarness(dynamodb_tables)
     harness.queue("in", shards=1)
     harness.fill("in", 30)
-    requested = replace(intake(harness), reading=Reading.FRAME)
+    requested = request(harness)
 
     first, again = (rows(list(leased(requested, 0))) for _ in range(2))
     GroupClaims(store(dynamodb_tables), requested.group).forget()
@@ -105,10 +104,10 @@ def test_speculation_gives_both_copies_the_same_rows_and_spends_no_attempt(
     harness.fill("in", 140)
 
     for _ in range(20):
-        shared = intake(harness, rows=7)
+        shared = request(harness, rows=7)
         with ThreadPoolExecutor(2) as pool:
             one, other = pool.map(lambda copy: rows(list(leased(copy, 0))), [shared, shared])
-        settle(Outlet(harness.connection, "in", "out"), one)
+        settle(SettleTarget(harness.connection, "in", "out"), one)
         assert sorted(row.id for row in one) == sorted(row.id for row in other)
         assert sweep(harness.connection, "in", shared.group) == 0
         harness.uses.leases.close(shared.group)
@@ -120,12 +119,12 @@ def test_speculation_gives_both_copies_the_same_rows_and_spends_no_attempt(
 
 @pytest.mark.gate
 def test_rows_settle_their_tasks_once_however_often_they_are_written(
-    harness: PipelineHarness, outlet: Outlet
+    harness: PipelineHarness, target: SettleTarget
 ) -> None:
     held = taken(harness, 120)
 
     with ThreadPoolExecutor(3) as pool:
-        summaries = list(pool.map(lambda _: settle(outlet, held), range(3)))
+        summaries = list(pool.map(lambda _: settle(target, held), range(3)))
 
     assert [summary.counts for summary in summaries] == [Counter(moved=120)] * 3
     moved = harness.tasks("out")
@@ -135,17 +134,17 @@ def test_rows_settle_their_tasks_once_however_often_they_are_written(
 
 
 def test_a_writer_whose_lease_was_lost_changes_nothing(
-    harness: PipelineHarness, outlet: Outlet
+    harness: PipelineHarness, target: SettleTarget
 ) -> None:
     held = taken(harness, 3)
-    zombie = settle(outlet, [replace(row, action="release") for row in held])
-    again = rows(list(leased(intake(harness), 0)))
+    zombie = settle(target, [replace(row, action="release") for row in held])
+    again = rows(list(leased(request(harness), 0)))
 
-    late = settle(outlet, [replace(row, action="fail", error="too late") for row in held])
+    late = settle(target, [replace(row, action="fail", error="too late") for row in held])
 
     assert (zombie.counts, late.counts) == (Counter(released=3), Counter(lost=3))
     assert late.reasons["lost"]
-    assert settle(outlet, again).counts == Counter(moved=3)
+    assert settle(target, again).counts == Counter(moved=3)
 
 
 @pytest.mark.parametrize(
@@ -167,11 +166,11 @@ def test_a_writer_whose_lease_was_lost_changes_nothing(
 )
 @pytest.mark.gate
 def test_the_action_of_a_row_says_what_becomes_of_its_task(
-    harness: PipelineHarness, outlet: Outlet, row: dict[str, Any], outcome: str, state: State
+    harness: PipelineHarness, target: SettleTarget, row: dict[str, Any], outcome: str, state: State
 ) -> None:
     held = taken(harness)[0]
 
-    summary = settle(outlet, [replace(held, **row)])
+    summary = settle(target, [replace(held, **row)])
 
     task = harness.read(held.id)[0]
     assert (summary.counts, task.state) == (Counter({outcome: 1}), state)
@@ -184,7 +183,7 @@ def test_the_action_of_a_row_says_what_becomes_of_its_task(
 
 
 def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
-    harness: PipelineHarness, outlet: Outlet
+    harness: PipelineHarness, target: SettleTarget
 ) -> None:
     held = taken(harness, 2)
     family = [
@@ -193,7 +192,7 @@ def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
         for n, (action, queue) in enumerate([("spawn", None), ("succeed", None), ("spawn", "in")])
     ]
 
-    summaries = [settle(outlet, family) for _ in range(2)]
+    summaries = [settle(target, family) for _ in range(2)]
 
     assert [summary.counts for summary in summaries] == [Counter(succeeded=2, spawned=4)] * 2
     assert (harness.numbers("out"), harness.numbers("in")[-2:]) == ([0, 0], [2, 2])
@@ -209,11 +208,11 @@ def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
     ],
 )
 def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(
-    harness: PipelineHarness, outlet: Outlet, actions: list[str], text: str
+    harness: PipelineHarness, target: SettleTarget, actions: list[str], text: str
 ) -> None:
     wrong, right = taken(harness, 2)
 
-    settle(outlet, [*(replace(wrong, action=one, payload="1") for one in actions), right])
+    settle(target, [*(replace(wrong, action=one, payload="1") for one in actions), right])
 
     ended, moved = harness.read(wrong.id, right.id)
     assert (ended.state, moved.queue) == (State.DEAD, "out")
@@ -235,9 +234,9 @@ def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(
 ) -> None:
     harness.queue("in")
     harness.fill("in", 5)
-    requested = intake(harness)
+    requested = request(harness)
     held = rows([*leased(requested, 0), *leased(requested, 1)])
-    settle(Outlet(harness.connection, "in"), [replace(held[0], action="succeed")])
+    settle(SettleTarget(harness.connection, "in"), [replace(held[0], action="succeed")])
 
     assert sweep(harness.connection, "in", requested.group) == 4
     assert sweep(harness.connection, "in", requested.group) == 0
@@ -249,14 +248,14 @@ def test_what_nobody_settled_counts_an_attempt_when_its_group_is_swept(
 
 @pytest.mark.versions
 def test_bytes_that_are_no_text_spoil_their_own_row_only(
-    harness: PipelineHarness, outlet: Outlet
+    harness: PipelineHarness, target: SettleTarget
 ) -> None:
     held = taken(harness, 3)
     texts = pa.array([b"1", b'"\xff"', b"3"]).view(pa.string())
     columns = {"id": [row.id for row in held], "lease": [row.lease for row in held]}
     batch = pa.RecordBatch.from_pydict({**columns, "payload": texts})
 
-    summary = settle(outlet, rows([batch]))
+    summary = settle(target, rows([batch]))
 
     assert summary.counts == Counter(moved=2, dead=1)
     assert harness.read(held[1].id)[0].errors[0].message.startswith("payload must be JSON text")
@@ -264,13 +263,13 @@ def test_bytes_that_are_no_text_spoil_their_own_row_only(
 
 @pytest.mark.versions
 def test_rows_have_the_schema_that_spark_is_told(spark: SparkSession) -> None:
-    declared = spark.createDataFrame([], FRAME).schema
+    declared = spark.createDataFrame([], SCHEMA).schema
 
     # Before Spark 4.2 instants are in UTC without being asked for.
     requested: Any = (
         {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     )
-    assert to_arrow_schema(declared, **requested) == FRAME_ARROW
+    assert to_arrow_schema(declared, **requested) == ARROW
 
 
 @pytest.mark.versions
@@ -366,10 +365,13 @@ class Clock:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+    def time(self) -> datetime:
+        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)
+
 
 def test_a_pace_is_never_exceeded_not_even_at_the_beginning() -> None:
     clock = Clock()
-    limiter = RateLimiter(100.0, clock.sleep, lambda: clock.now)
+    limiter = RateLimiter(100.0, now=clock.time, sleep=clock.sleep)
 
     passed = [limiter.next(500) for _ in range(8)]
 

@@ -11,7 +11,7 @@ from headrace.domain.push import Target
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.spark import Station
-from headrace.spark.sources.leasing import FRAME, framed
+from headrace.spark.sources.leasing import SCHEMA, leased
 from headrace.spark.sources.reading import QueuePartition, QueueReading
 from headrace.spark.sources.stream import QueueStream
 from tests.pipeline import transforms
@@ -40,7 +40,7 @@ def streamed(harness: PipelineHarness, **options: str) -> QueueStream:
 
 
 def read(shares: Sequence[QueuePartition]) -> list[Row]:
-    batches = (batch for share in shares for batch in framed(share.intake, share.shard))
+    batches = (batch for share in shares for batch in leased(share.request, share.shard))
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -52,7 +52,7 @@ def test_a_read_of_several_queues_is_under_one_lease_and_has_max_rows(
 
     rows = read(shares)
 
-    assert len({share.intake.group for share in shares}) == 1
+    assert len({share.request.group for share in shares}) == 1
     assert len(rows) == 12
     assert {row["queue"] for row in rows} == {"t-a", "t-b"}
     assert rows == read(shares)
@@ -137,7 +137,7 @@ def test_a_queue_that_is_missing_is_told_and_so_is_a_pattern_without_any(
     with pytest.raises(NotFound, match="nowhere"):
         reading(several, queues="t-a,nowhere").open()
     with pytest.raises(NotFound, match="option queue_pattern: no queue is like x\\*"):
-        reading(several, queue_pattern="x*").check(FRAME)
+        reading(several, queue_pattern="x*").check(SCHEMA)
 
 
 def test_a_checkpoint_of_one_queue_is_refused_where_several_are_read(

@@ -21,6 +21,8 @@ from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.domain.worker import Command
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.spark import Station
+from headrace.spark.sources.claims import KIND
+from headrace.spark.sources.connect import store
 from headrace.spark.stations.figures import Batch, Run
 from headrace.spark.stations.jobs import StationFailed
 from headrace.spark.stations.station import StationHeartbeat
@@ -188,19 +190,14 @@ def test_a_station_of_a_strict_queue_is_refused(
 
 
 @pytest.mark.versions
-def test_a_transform_that_regroups_tasks_needs_a_claim_log_and_leaves_nothing_in_it(
-    spark: SparkSession, pipeline: PipelineHarness, tmp_path: Path
-) -> None:
+def test_a_transform_may_combine_tasks(spark: SparkSession, pipeline: PipelineHarness) -> None:
     pipeline.fill("in", 20)
-    with pytest.raises(InvalidRequest, match="claim_log: must be given"):
-        run(spark, pipeline, transforms.summed)
-    (tmp_path / "left").mkdir()
 
-    done = run(spark, pipeline, transforms.summed, claim_log=str(tmp_path))
+    done = run(spark, pipeline, transforms.summed)
 
     assert done.counts == Counter(moved=2, succeeded=18)
     assert pipeline.numbers("out") == [sum(range(0, 20, 2)), sum(range(1, 20, 2))]
-    assert [path.name for path in tmp_path.iterdir()] == ["left"]
+    assert not store(pipeline.connection).records(KIND, limit=9)[0]
 
 
 @pytest.mark.versions
@@ -291,7 +288,6 @@ def test_a_frame_that_settles_nothing_is_refused_before_a_task_is_leased(
         ({"rate": 0}, "rate must be a number from 0.001"),
         ({"transform": 4}, "transform must be a function of a DataFrame"),
         ({"lease_seconds": "60"}, "lease_seconds must be a number from 1 to 43200, not '60'"),
-        ({"claim_log": 5}, "claim_log must be the path of a folder as text, not 5"),
     ],
 )
 @pytest.mark.gate

@@ -17,8 +17,8 @@ import pytest
 
 from benchmarks.spark.chaos import survived
 from headrace.spark.sources.options import table
-from headrace.spark.sources.outlet import WRITING
 from headrace.spark.sources.reading import READING
+from headrace.spark.sources.settle_target import WRITING
 from headrace.spark.stations.__main__ import main
 from infra import PROJECT_ROOT
 from tests.pipeline.harness import AT_ONCE, PipelineHarness

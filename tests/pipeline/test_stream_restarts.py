@@ -24,10 +24,10 @@ from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection, opened, store
-from headrace.spark.sources.leasing import framed
-from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.leasing import leased
 from headrace.spark.sources.reading import QueueReading
 from headrace.spark.sources.rows import SettlingRow
+from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import settle
 from headrace.spark.sources.stream import QueueStream, StaleCheckpoint
 from headrace.store.sqlite import SqliteStore
@@ -121,7 +121,7 @@ def reap(harness: PipelineHarness) -> None:
 
 def succeed(harness: PipelineHarness, rows: list[Row]) -> dict[str, int]:
     settling = [SettlingRow(row["id"], row["lease"], "succeed") for row in rows]
-    return dict(settle(Outlet(harness.connection, "in"), settling).counts)
+    return dict(settle(SettleTarget(harness.connection, "in"), settling).counts)
 
 
 def ids(rows: list[Row]) -> set[str]:
@@ -130,7 +130,7 @@ def ids(rows: list[Row]) -> set[str]:
 
 @pytest.mark.parametrize("reaped", [False, True])
 @pytest.mark.gate
-def test_what_is_shown_as_lapsed_is_not_settled_by_that_batch_and_comes_again(
+def test_a_lapsed_row_is_left_out_and_its_task_comes_again_in_a_later_batch(
     filled: PipelineHarness, query: Query, clock: Clock, *, reaped: bool
 ) -> None:
     stream = query.start()
@@ -147,16 +147,15 @@ def test_what_is_shown_as_lapsed_is_not_settled_by_that_batch_and_comes_again(
     states = filled.states("in")
     rest = read(stream, end, later)
 
-    assert [row["lapsed"] for row in again] == [True] * 30
+    assert again == []
     assert "SUCCEEDED" not in states
     assert ids(rest) == ids(first)
-    assert not any(row["lapsed"] for row in rest)
     stream.latestOffset(later)
     assert filled.states("in") == {"SUCCEEDED": 30}
 
 
 @pytest.mark.gate
-def test_no_report_under_its_lease_settles_a_task_that_was_shown_as_lapsed(
+def test_a_lapsed_batch_has_its_settled_rows_and_no_report_settles_the_others(
     filled: PipelineHarness, query: Query, clock: Clock
 ) -> None:
     query.options = {}
@@ -168,14 +167,14 @@ def test_no_report_under_its_lease_settles_a_task_that_was_shown_as_lapsed(
     clock.pass_(OUTAGE)
 
     again = read(query.start(), FIRST, end)
-    late = succeed(filled, again[10:])
+    late = succeed(filled, first[10:])
 
-    assert [row["lapsed"] for row in again] == [False] * 10 + [True] * 20
+    assert again == first[:10]
     assert late == {"lost": 20}
     assert filled.states("in") == {"SUCCEEDED": 10, "ENQUEUED": 20}
 
 
-def test_no_report_settles_a_task_that_a_frame_has_shown_as_lapsed(
+def test_a_frame_leaves_out_lapsed_rows_and_no_report_settles_their_tasks(
     filled: PipelineHarness, clock: Clock
 ) -> None:
     given = {"queue": "in", "lease_seconds": f"{LEASE:g}", **filled.connection.options()}
@@ -185,7 +184,7 @@ def test_no_report_settles_a_task_that_a_frame_has_shown_as_lapsed(
         return [
             row
             for share in shares
-            for batch in framed(share.intake, share.shard)
+            for batch in leased(share.request, share.shard)
             for row in batch.to_pylist()
         ]
 
@@ -193,9 +192,8 @@ def test_no_report_settles_a_task_that_a_frame_has_shown_as_lapsed(
     clock.pass_(OUTAGE)
     again = rows()
 
-    assert [{**row, "lapsed": False} for row in again] == first
-    assert all(row["lapsed"] for row in again)
-    assert succeed(filled, again) == {"lost": 30}
+    assert again == []
+    assert succeed(filled, first) == {"lost": 30}
     assert filled.states("in") == {"ENQUEUED": 30}
 
 
@@ -403,12 +401,12 @@ class Walk:
         rows = read(self.query.stream, self.log[-2], self.log[-1])
         assert self.shown in (None, rows), "two reads of one attempt differ"
         self.shown = rows
-        return f"read: {[(row['id'], row['lapsed']) for row in rows]}"
+        return f"read: {[row['id'] for row in rows]}"
 
     def write(self) -> str:
-        """Replace the batch in the sink, without lapsed rows; settle all rows, lapsed or not."""
+        """Replace the batch in the sink, and settle its rows."""
         assert self.shown is not None
-        self.sink[len(self.log) - 1] = ids([row for row in self.shown if not row["lapsed"]])
+        self.sink[len(self.log) - 1] = ids(self.shown)
         self.written = True
         return f"write: {succeed(self.harness, self.shown) if self.settles else 'settles none'}"
 

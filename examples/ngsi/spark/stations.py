@@ -27,13 +27,7 @@ def split_up(task: Taken) -> Outcome:
 
 def loading_into(folder: str) -> Station:
     """Return the station that loads rows into the table in *folder*, a path as Spark knows it."""
-    place = absolute(folder)
-    return Station(
-        queue=ENTITIES_QUEUE,
-        transform=Loading(place),
-        # Beside the table: what is in its folder is the table's.
-        claim_log=f"{place.rstrip('/')}.claims",
-    )
+    return Station(queue=ENTITIES_QUEUE, transform=Loading(absolute(folder)))
 
 
 splitting = Station(queue=NOTIFY_QUEUE, to=ENTITIES_QUEUE, transform=guard()(split_up))

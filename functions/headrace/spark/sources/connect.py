@@ -1,10 +1,8 @@
-"""The way to the file or the tables, from the driver and all workers alike, and its pace.
+"""The connection to the file or the tables, of the driver and all workers.
 
 A ``StoreConnection`` is plain data: it is made once, where a job is planned, and travels with it,
 so that all its processes work on the same tables whatever their own environment says.  While the
-tables are throttled or away, a call is made again; a rate limiter keeps a job from asking too much.
-
-Long, because it is all that a process on another machine must be told to find its way.
+tables are throttled or unavailable, a call is made again.
 """
 
 import logging
@@ -82,7 +80,6 @@ _LOG: Final = logging.getLogger(__name__)
 _SKEW: Final = 5.0  # seconds that this machine's clock may be off
 _FIRST: Final = 0.1  # seconds
 _LONGEST: Final = 10.0
-_BURST: Final = 0.5  # seconds' worth of tasks
 _REGION: Final = "AWS_DEFAULT_REGION"
 _DATA_DIR: Final = "HEADRACE_DATA_DIR"
 _TABLES: Final = ("tasks_table", "control_table", "dynamodb_url", "region")
@@ -392,27 +389,3 @@ class RetryingStore:
                     return replace(self, store=answer) if name == "pages" else answer
 
         return retrying
-
-
-@dataclass(slots=True)
-class RateLimiter:
-    """Lets no more than *rate* tasks a second through; None is any number."""
-
-    rate: float | None
-    sleep: Callable[[float], None] = time.sleep
-    clock: Callable[[], float] = time.monotonic
-    _next: float | None = field(default=None, init=False)
-
-    def next(self, wanted: int) -> int:
-        """Wait until some may go through; how many: *wanted* at the most.
-
-        The time they take is waited before they go, so that no batch begins with a burst.
-        """
-        if self.rate is None:
-            return wanted
-        number = max(1, min(wanted, int(self.rate * _BURST)))
-        now = self.clock()
-        due = max(now, self._next if self._next is not None else now) + number / self.rate
-        self.sleep(max(0.0, due - now))
-        self._next = due
-        return number

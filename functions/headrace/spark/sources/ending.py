@@ -89,11 +89,11 @@ class Ending:
     def end(self, group_id: str) -> MicroBatchEnd:
         """End a micro-batch that is committed.
 
-        A batch of which a row was shown as lapsed settles nothing: its sink has left such rows
-        out, and their tasks come again in a later batch.
+        A batch that was read without its lapsed rows settles nothing: their tasks come again in a
+        later batch.
         Raises Unavailable when the tables stay away: then it may be called again.
         """
-        if self._claims(group_id).shown_as_lapsed():
+        if self._claims(group_id).is_lapsed():
             return MicroBatchEnd(self.settles, self.forget(group_id))
         settles = self.settles
         if self.on_commit is not None:

@@ -46,7 +46,12 @@ from headrace.spark.sources.options import (
     refused,
     word,
 )
-from headrace.spark.sources.pace import Pace, begun, forget, pace
+from headrace.spark.sources.rate_limit import (
+    RateLimiter,
+    forget_timeline,
+    new_timeline,
+    shared_limiter,
+)
 from headrace.spark.sources.rows import BadRow, chunks
 
 if TYPE_CHECKING:
@@ -94,7 +99,7 @@ class Sending:
     random_ids: bool = False
     rate: float | None = None
     bad_rows: BadRows = FAIL
-    line: str = ""  # by which all parts of the job keep to the rate
+    timeline: str = ""  # of the rate that all parts of the job share
     ntz: frozenset[str] = frozenset()  # the columns whose timestamps are in no time zone
 
 
@@ -163,7 +168,7 @@ class EnqueueSource(DataSource):
             chosen["random_ids"],
             chosen["rate"],
             bad,
-            begun() if chosen["rate"] else "",
+            new_timeline() if chosen["rate"] else "",
             frozenset(name for name, kind in fields if kind == "timestamp_ntz"),
         )
 
@@ -211,7 +216,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
     where bad rows do not fail the write: it is not the rows that are wrong.
     """
     summary = EnqueueSummary()
-    limiter = pace(sending.connection, sending.line, sending.rate)
+    limiter = shared_limiter(sending.connection, sending.timeline, sending.rate)
     for some in chunks(iter(rows), _AT_A_TIME):
         _check_ids(sending, some)
         good: dict[str, list[TaskSpec]] = {}
@@ -311,7 +316,7 @@ def _way_out(sending: Sending) -> str:
     return "another name in run makes other ids"
 
 
-def _bounded(tasks: Sequence[TaskSpec], limiter: Pace) -> Iterator[list[TaskSpec]]:
+def _bounded(tasks: Sequence[TaskSpec], limiter: RateLimiter) -> Iterator[list[TaskSpec]]:
     """Yield *tasks* in parts that neither the memory nor the rate is too small for."""
     left = list(tasks)
     while left:
@@ -364,7 +369,7 @@ def _ended(messages: Sequence[WriterCommitMessage | None], sending: Sending) -> 
 
 def _forget(sending: Sending) -> None:
     if sending.rate is not None:
-        forget(sending.connection, sending.line)
+        forget_timeline(sending.connection, sending.timeline)
 
 
 def _checked(messages: Sequence[WriterCommitMessage | None], policy: BadRows) -> None:

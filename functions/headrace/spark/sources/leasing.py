@@ -1,15 +1,14 @@
 """Tasks as rows, leased under a group: taken shard by shard, kept alive, and swept in the end.
 
-Called again for the same group and shard, whoever calls and why (a retried or a speculative task,
-a stage run anew), it first finds what is leased already.
+Spark may read a share again, for a retried or a speculative task or a stage that runs again.  Each
+read has the rows that the claim log of the group names, as they were when they were leased.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache, partial
 from typing import Final
 
@@ -32,11 +31,9 @@ from headrace.ops.shared.leases import GroupStatuses, Leases, find_group
 from headrace.runtime.service import Service
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import (
-    INLINE,
     GroupClaims,
     Lease,
     ShardShare,
-    held_in,
     is_leased,
     lacking,
     lapsed_in,
@@ -46,8 +43,7 @@ from headrace.spark.sources.claims import (
 )
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.decode import INSTANT, schema_of
-from headrace.spark.sources.pace import pace
-from headrace.spark.sources.rooms import even_rooms
+from headrace.spark.sources.rate_limit import shared_limiter
 from headrace.spark.sources.rows import chunks
 
 DROPPED: Final = WorkerError(
@@ -66,141 +62,104 @@ SCHEMA: Final = (
     " priority string, group_key string, batches array<string>, payload_ref string"
 )
 ARROW: Final = schema_of(SCHEMA)
-FRAME: Final = f"{SCHEMA}, lapsed boolean"
-"""The columns of a frame and a stream, whose rows may be read again.
-
-``lapsed`` marks a row whose lease ended before its task was settled.  The task was taken back
-before the row was shown, so this lease can no longer settle it: it comes again in a later batch.
-"""
-FRAME_ARROW: Final = schema_of(FRAME)
-
-
-class Reading(StrEnum):
-    """Who reads, and so what a reader is given of what was claimed before.
-
-    A station's job is given only what it still holds; a frame, and a stream whose batch comes
-    again, all of it as it was.  A stream's batch ends with its group; the others fail then.
-    """
-
-    STATION = "station"
-    FRAME = "frame"
-    STREAM = "stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
-    """What to lease: up to *max_rows* tasks, under *group* and in *worker*'s name.
+class LeaseRequest:
+    """A request to lease tasks of *queue* under *group*, in *worker*'s name.
 
-    They are shared out over *shards*, as *rooms* says or else evenly; if neither is known, each
-    shard may give as many.  *rate* is how many tasks a second the whole group may lease; None is as
-    many as there are.  *first* is the number of its first shard among those of all queues that the
-    group leases from.  *lapsed* is of a stream: the rows of this micro-batch are shown as lapsed.
+    *rooms* is how many tasks each shard may give, always the same for one group.  *rate* is how
+    many tasks a second the whole group may lease; None is as many as there are.  *first* is the
+    number of its first shard among those of all queues that the group leases from.  *stream* is
+    whether a micro-batch of a stream reads, which ends with its group; other reads fail then.
+    *lapsed* is of a stream: the lease of this micro-batch had ended when the query planned it.
     """
 
     connection: StoreConnection
     queue: str
     group: str
     worker: str
-    max_rows: int
+    rooms: tuple[int, ...]
     rate: float | None = None
-    shards: int = 1
-    reading: Reading = Reading.STATION
-    rooms: tuple[int, ...] | None = None
     first: int = 0
+    stream: bool = False
     lapsed: bool = False
 
-    def room(self, shard: int) -> int:
-        """Return how many tasks *shard* may give, always the same for one group."""
-        rooms = self.rooms or even_rooms(self.max_rows, self.shards, self.group)
-        return rooms[shard % len(rooms)]
 
+def leased(request: LeaseRequest, shard: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that *request* has claimed in *shard*, and then those it can still lease.
 
-def leased(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
-    """Yield what *intake* has claimed in *shard*, and then what it can still lease there.
-
-    Raises LeaseLost when the group is over.
+    It leaves out rows whose lease ended before their tasks were settled: it takes these tasks back,
+    so they come again in a later batch.  All reads of one attempt at a micro-batch agree on that,
+    because the driver decides it when it plans the attempt; each read of a frame decides for
+    itself.  Raises LeaseLost when the group has ended.
     """
-    for rows, _ in claimed(intake, shard):
-        yield rows
-
-
-def claimed(intake: Intake, shard: int) -> Iterator[tuple[pa.RecordBatch, list[bool]]]:
-    """Yield rows as leased() does, and of each whether its lease has lapsed.
-
-    All reads of one attempt at a micro-batch agree on that: the driver decides it when it plans
-    the attempt.  A frame has no such moment, so each read of a frame decides for itself.
-    """
-    uses = opened(intake.connection)
-    again = intake.reading is not Reading.STATION
+    uses = opened(request.connection)
     share = ShardShare(
-        GroupClaims(store(intake.connection), intake.group),
-        intake.first + shard,
-        intake.room(shard),
-        partial(_lease, intake, shard),
-        partial(_held, intake, shard),
-        partial(release, intake.connection, intake.queue),
+        GroupClaims(store(request.connection), request.group),
+        request.first + shard,
+        request.rooms[shard],
+        partial(_lease, request, shard),
+        partial(_held, request, shard),
+        partial(release, request.connection, request.queue),
         uses.now,
-        INLINE if again else 0,
     )
-    if intake.lapsed:
-        share.claims.note_shown_as_lapsed(now=uses.now())
+    if request.lapsed:
+        share.claims.note_lapsed(now=uses.now())
     for page, before in share.pages():
-        none_lapsed = [False] * page.num_rows
-        if again:
-            over = intake.lapsed or (
-                before and intake.reading is Reading.FRAME and not _is_open(intake)
-            )
-            lapsed = _taken_back(intake, page) if over else none_lapsed
-            yield (_as_it_was(uses, page) if before else page), lapsed
-        elif not before:
-            yield page, none_lapsed
-        else:
-            tasks = store(intake.connection).read(page.column("id").to_pylist(), payload=False)
-            held = held_in(page, intake.queue, tasks, opened=_is_open(intake))
-            if any(held):
-                yield from ((rows, [False] * rows.num_rows) for rows in _still(intake, page, held))
+        ended = request.lapsed or (before and not request.stream and not _is_open(request))
+        rows = only(page, [not lapsed for lapsed in _taken_back(request, page)]) if ended else page
+        if rows.num_rows:
+            yield _as_it_was(uses, rows) if before else rows
 
 
-def _is_open(intake: Intake) -> bool:
-    group = find_group(store(intake.connection), intake.group)
-    return group is not None and group.holds(opened(intake.connection).now())
+def replayed(request: LeaseRequest, shard: int, ids: Collection[str]) -> Iterator[pa.RecordBatch]:
+    """Yield those rows of *ids* that were claimed in *shard*, as they were; lease nothing."""
+    uses, number = opened(request.connection), 0
+    claims = GroupClaims(store(request.connection), request.group)
+    while (page := claims.page(request.first + shard, number)) is not None and page.num_rows:
+        rows = only(page, [id_ in ids for id_, _ in leases_in(page)])
+        if rows.num_rows:
+            yield _as_it_was(uses, rows)
+        number += 1
 
 
-def _taken_back(intake: Intake, page: pa.RecordBatch) -> list[bool]:
-    """Take back what a group that is over still holds of *page*; return which rows have lapsed.
+def _is_open(request: LeaseRequest) -> bool:
+    group = find_group(store(request.connection), request.group)
+    return group is not None and group.holds(opened(request.connection).now())
 
-    A late report counts until a task is taken back.  So this comes before a row is shown as lapsed:
-    afterwards no report under the lease can settle its task, whoever makes it.
+
+def _taken_back(request: LeaseRequest, page: pa.RecordBatch) -> list[bool]:
+    """Take back the tasks of *page* that an ended group still holds; return which rows have lapsed.
+
+    A late report counts until its task is taken back; after that no report under the old lease can
+    settle it.  So this comes before the row is left out.
     Raises Unavailable if the tasks keep changing.
     """
-    uses, tables = opened(intake.connection), store(intake.connection)
+    uses, tables = opened(request.connection), store(request.connection)
     for _ in range(_LOOKS):
         tasks = tables.read(page.column("id").to_pylist(), payload=False)
         held = [
             tasks[id_]
             for id_, lease in leases_in(page)
-            if is_leased(tasks.get(id_), lease, intake.queue)
+            if is_leased(tasks.get(id_), lease, request.queue)
         ]
         if not held:
-            return lapsed_in(page, intake.queue, intake.group, tasks)
+            return lapsed_in(page, request.queue, request.group, tasks)
         entries = [Entry.of(task) for task in held]
-        queue = uses.queues.cached(intake.queue)
+        queue = uses.queues.cached(request.queue)
         statuses = GroupStatuses(tables, uses.now)
         list(uses.reaping.take_back(queue, entries, statuses))
-    message = f"{QUEUE}: tasks of queue {intake.queue} keep changing while they are taken back"
+    message = (
+        f"{QUEUE}: queue {request.queue}, batch {request.group}: tasks keep changing while their"
+        " ended lease is taken back. Run the query or job again"
+    )
     raise Unavailable(message)
 
 
-def framed(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
-    """Yield what claimed() does as rows of FRAME.  Raises as it does."""
-    for rows, lapsed in claimed(intake, shard):
-        arrays = [*rows.columns, pa.array(lapsed, pa.bool_())]
-        yield pa.RecordBatch.from_arrays(arrays, schema=FRAME_ARROW)
-
-
-def _lease(intake: Intake, shard: int, room: int) -> Iterator[pa.RecordBatch]:
-    shards = shard_deliveries(intake.connection)
-    limit = pace(intake.connection, intake.group, intake.rate)
+def _lease(request: LeaseRequest, shard: int, room: int) -> Iterator[pa.RecordBatch]:
+    shards = shard_deliveries(request.connection)
+    limit = shared_limiter(request.connection, request.group, request.rate)
     allowed = 0
 
     def page() -> int:
@@ -212,11 +171,11 @@ def _lease(intake: Intake, shard: int, room: int) -> Iterator[pa.RecordBatch]:
     try:
         for _ in range(_LOOKS):
             pages = shards.dequeue(
-                intake.queue,
+                request.queue,
                 shard,
                 count=room,
-                worker=intake.worker,
-                lease_id=intake.group,
+                worker=request.worker,
+                lease_id=request.group,
                 page=page,
             )
             before = room
@@ -224,20 +183,20 @@ def _lease(intake: Intake, shard: int, room: int) -> Iterator[pa.RecordBatch]:
                 room -= len(tasks)
                 allowed -= len(tasks)
                 yield record_batch(tasks)
-            if room < before or not shards.contended(intake.queue, shard):
+            if room < before or not shards.contended(request.queue, shard):
                 return
-            time.sleep(_PAUSE)  # another reader of this share is leasing them, or somebody else
+            time.sleep(_PAUSE)  # another reader of this share or another worker is leasing them
     except LeaseLost:
-        if intake.reading is not Reading.STREAM:
+        if not request.stream:
             raise
     finally:
         limit.back(allowed)
 
 
-def _held(intake: Intake, shard: int) -> Iterator[pa.RecordBatch]:
-    uses = opened(intake.connection)
-    source = {intake.queue: uses.queues.cached(intake.queue)}
-    for tasks in chunks(uses.leases.held(intake.group, intake.queue, shard), ROWS):
+def _held(request: LeaseRequest, shard: int) -> Iterator[pa.RecordBatch]:
+    uses = opened(request.connection)
+    source = {request.queue: uses.queues.cached(request.queue)}
+    for tasks in chunks(uses.leases.held(request.group, request.queue, shard), ROWS):
         yield record_batch(uses.deliveries.with_payloads(source, list(tasks)))
 
 
@@ -247,18 +206,6 @@ def _as_it_was(uses: Service, page: pa.RecordBatch) -> pa.RecordBatch:
     tasks = list(uses.deliveries.store.read(missing).values()) if missing else []
     filled = uses.deliveries.service.texts.filled(tasks) if tasks else []
     return with_payloads(page, {task.id: task.payload for task in filled})
-
-
-def _still(intake: Intake, page: pa.RecordBatch, held: list[bool]) -> Iterator[pa.RecordBatch]:
-    """Yield those rows of *page* that are held, without those whose payload is lost."""
-    rows = only(page, held)
-    uses = opened(intake.connection)
-    source = {intake.queue: uses.queues.cached(intake.queue)}
-    found = store(intake.connection).read(rows.column("id").to_pylist())
-    leases = dict(leases_in(rows))
-    tasks = [task for id_, task in found.items() if task.lease_id == leases[id_]]
-    if tasks := uses.deliveries.with_payloads(source, tasks):
-        yield record_batch(tasks)
 
 
 def release(

@@ -12,14 +12,14 @@ from pyspark.sql.types import StructType
 from typing_extensions import override
 
 from headrace.spark.sources import QUEUE
-from headrace.spark.sources.leasing import FRAME, framed
-from headrace.spark.sources.outlet import outlet_of
+from headrace.spark.sources.leasing import SCHEMA, leased
 from headrace.spark.sources.reading import (
     QueuePartition,
     QueueReading,
     columns_of,
     partition_of,
 )
+from headrace.spark.sources.settle_target import settle_target
 from headrace.spark.sources.settling import QueueStreamWriter, QueueWriter
 from headrace.spark.sources.stream import QueueStream
 
@@ -34,7 +34,7 @@ class QueueSource(api.DataSource):
 
     def schema(self) -> str:
         """Return the columns of a leased task."""
-        return FRAME
+        return SCHEMA
 
     @override
     def reader(self, schema: StructType) -> "QueueReader":
@@ -60,7 +60,7 @@ class QueueSource(api.DataSource):
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
-        return QueueWriter(outlet_of(self.options, schema, overwrite=overwrite))
+        return QueueWriter(settle_target(self.options, schema, overwrite=overwrite))
 
     @override
     def streamWriter(
@@ -72,7 +72,7 @@ class QueueSource(api.DataSource):
 
         Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
         """
-        return QueueStreamWriter(outlet_of(self.options, schema, overwrite=overwrite))
+        return QueueStreamWriter(settle_target(self.options, schema, overwrite=overwrite))
 
 
 class QueueReader(api.DataSourceReader):
@@ -88,4 +88,4 @@ class QueueReader(api.DataSourceReader):
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share has claimed already, and what it can lease."""
         ours = partition_of(partition)
-        return framed(ours.intake, ours.shard)
+        return leased(ours.request, ours.shard)

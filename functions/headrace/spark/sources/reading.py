@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Final, TypeAlias, cast
+from zlib import crc32
 
 from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
@@ -17,9 +18,8 @@ from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.ending import OnCommit, on_commit
 from headrace.spark.sources.leasing import (
-    FRAME,
-    Intake,
-    Reading,
+    SCHEMA,
+    LeaseRequest,
     shard_deliveries,
 )
 from headrace.spark.sources.options import (
@@ -32,7 +32,6 @@ from headrace.spark.sources.options import (
     refused,
     whole,
 )
-from headrace.spark.sources.rooms import rooms_by
 
 _BATCH_SECONDS: Final = 600.0
 _STREAM_SECONDS: Final = 60.0  # a heartbeat extends it; who is killed holds its tasks no longer
@@ -86,9 +85,9 @@ READING: Final = (
 class QueuePartition(api.InputPartition):
     """One partition: a shard of the queue, and the group that its tasks are leased under."""
 
-    def __init__(self, intake: Intake, shard: int) -> None:
-        super().__init__((intake.group, intake.first + shard))
-        self.intake = intake
+    def __init__(self, request: LeaseRequest, shard: int) -> None:
+        super().__init__((request.group, request.first + shard))
+        self.request = request
         self.shard = shard
 
 
@@ -143,9 +142,9 @@ class QueueReading:
         Raises InvalidRequest for other *columns* than the format's, and NotFound for a queue of
         ``on_commit`` that is missing, and where no queue is like the pattern.
         """
-        if columns != FRAME:
+        if columns != SCHEMA:
             message = (
-                f"{QUEUE}: leave out the schema: a read always has the columns {FRAME}. Say"
+                f"{QUEUE}: leave out the schema: a read always has the columns {SCHEMA}. Say"
                 " .select(…) for some of them"
             )
             raise InvalidRequest(message, errors=[FieldError("schema", message)])
@@ -223,7 +222,7 @@ class QueueReading:
         plan = self.plan()
         group = opened(self.connection).leases.open(None, keepalive=self.lease_seconds)
         rooms = rooms_by(self.max_rows, plan.due, group.id)
-        return self.shares(group.id, plan.shards, rooms, Reading.FRAME)
+        return self.shares(group.id, plan.shards, rooms)
 
     def batch(self, group_id: str) -> list[QueuePartition]:
         """Return the shares of a station's batch.  Raises as plan() does.
@@ -232,11 +231,10 @@ class QueueReading:
         """
         if self.queue is None:
             plan = self.plan()
-            rooms = rooms_by(self.max_rows, plan.due, group_id)
-            return self.shares(group_id, plan.shards, rooms, Reading.STATION)
+            return self.shares(group_id, plan.shards, rooms_by(self.max_rows, plan.due, group_id))
         queue = shard_deliveries(self.connection).source(self.queue)
         shards = max(queue.shards_of(State.ENQUEUED), queue.shards_of(State.INFLIGHT))
-        return self.shares(group_id, shards, self.max_rows, Reading.STATION)
+        return self.shares(group_id, shards, even_rooms(self.max_rows, shards, group_id))
 
     def most(self, limit: object, due: int) -> int:
         """Return how many rows a micro-batch may have at Spark's *limit*, if so many are *due*.
@@ -264,36 +262,65 @@ class QueueReading:
         self,
         group_id: str,
         shards: Shards,
-        rooms: int | Sequence[int],
-        reading: Reading,
+        rooms: Sequence[int],
         *,
+        stream: bool = False,
         lapsed: bool = False,
     ) -> list[QueuePartition]:
         """Return the shares of a group: always the same for the same arguments.
 
-        *rooms* is how many tasks each shard may give, or all of them together.  *lapsed* shows the
-        rows of a micro-batch as lapsed.
-        Raises as by_queue() does.
+        *rooms* is how many tasks each shard may give.  *lapsed* is whether the lease of a
+        micro-batch of a *stream* has ended.  Raises as by_queue() does.
         """
         made: list[QueuePartition] = []
         for queue, of in self.by_queue(shards).items():
             first = len(made)
-            part = None if isinstance(rooms, int) else tuple(rooms[first : first + of])
-            intake = Intake(
+            request = LeaseRequest(
                 self.connection,
                 queue,
                 group_id,
                 self.station,
-                rooms if isinstance(rooms, int) else sum(rooms),
+                tuple(rooms[first : first + of]),
                 self.rate,
-                of,
-                reading,
-                part,
                 first,
+                stream,
                 lapsed,
             )
-            made += [QueuePartition(intake, shard) for shard in range(of)]
+            made += [QueuePartition(request, shard) for shard in range(of)]
         return made
+
+
+def even_rooms(rows: int, shards: int, group: str) -> tuple[int, ...]:
+    """Return how many of *rows* tasks each of so many *shards* may give to a *group*.
+
+    Where they do not divide evenly, some shards give one more; the group decides which, so that no
+    shard starves.
+    """
+    each, more = divmod(rows, shards)
+    turn = crc32(group.encode())
+    return tuple(each + ((shard + turn) % shards < more) for shard in range(shards))
+
+
+def rooms_by(rows: int, due: Sequence[int], group: str) -> tuple[int, ...]:
+    """Return how many of *rows* tasks each shard may give, of which so many are *due*.
+
+    They are shared evenly; where a shard has fewer due, the shards with more give the rest.
+    """
+    rooms = even_rooms(rows, len(due), group)
+    less = [max(0, room - number) for room, number in zip(rooms, due, strict=True)]
+    more = [max(0, number - room) for room, number in zip(rooms, due, strict=True)]
+    spare = min(sum(less), sum(more))
+    taken, given = _spread(spare, less), _spread(spare, more)
+    return tuple(room - out + into for room, out, into in zip(rooms, taken, given, strict=True))
+
+
+def _spread(number: int, most: Sequence[int]) -> list[int]:
+    """Divide *number* into parts as even as can be, none larger than *most* says."""
+    parts = [0] * len(most)
+    for done, place in enumerate(sorted(range(len(most)), key=most.__getitem__)):
+        parts[place] = min(most[place], number // (len(most) - done))
+        number -= parts[place]
+    return parts
 
 
 def _literal(pattern: str) -> str:
@@ -302,7 +329,7 @@ def _literal(pattern: str) -> str:
 
 
 def columns_of(schema: StructType) -> str:
-    """Return the columns of *schema* as FRAME has them."""
+    """Return the columns of *schema* as SCHEMA has them."""
     return ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema)
 
 

@@ -33,7 +33,6 @@ from headrace.ops.delivery.reports import (
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.arrow import ArrowSink
 from headrace.spark.sources.connect import LANES, opened
-from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.rows import (
     COLUMNS,
     QUEUE_COLUMN,
@@ -44,6 +43,7 @@ from headrace.spark.sources.rows import (
     report_of,
     rows_of,
 )
+from headrace.spark.sources.settle_target import SettleTarget
 
 _LOG: Final = logging.getLogger(__name__)
 _SAID: Final = 300  # characters of a reason in the log
@@ -113,7 +113,7 @@ def apart(parts: Sequence[RowRuns]) -> list[str]:
     return sorted(id_ for id_ in set().union(*(part.spawning for part in parts)) if runs[id_] > 1)
 
 
-def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
+def settle(target: SettleTarget, rows: Iterable[SettlingRow]) -> SettleSummary:
     """Settle the tasks of *rows*, in which all rows of a task stand together; return the outcomes.
 
     Raises Unavailable when the table stays throttled: then it may be called again.
@@ -123,39 +123,39 @@ def settle(outlet: Outlet, rows: Iterable[SettlingRow]) -> SettleSummary:
     number = 0
     for _, of_task in groupby(rows, key=attrgetter("id")):
         some = list(of_task)
-        report = _checked(outlet, some, summary)
+        report = _checked(target, some, summary)
         if report is None:
             continue
-        queue = outlet.queue or some[0].queue
+        queue = target.queue or some[0].queue
         if queue is None:
             summary.note("lost", "its row names no queue", amiss=True)
             continue
         waiting.setdefault(queue, []).append(report)
         number += 1
         if number % _AT_A_TIME == 0:
-            _send_all(outlet, waiting, summary)
+            _send_all(target, waiting, summary)
             waiting = {}
-    _send_all(outlet, waiting, summary)
+    _send_all(target, waiting, summary)
     return summary
 
 
 def _send_all(
-    outlet: Outlet, waiting: Mapping[str, Sequence[TaskReport]], summary: SettleSummary
+    target: SettleTarget, waiting: Mapping[str, Sequence[TaskReport]], summary: SettleSummary
 ) -> None:
     """Send the reports of each queue."""
     for queue, reports in waiting.items():
         births = [one for one in reports if one.spawn]
-        _send(outlet, queue, [one for one in reports if not one.spawn], births, summary)
+        _send(target, queue, [one for one in reports if not one.spawn], births, summary)
 
 
 def _checked(
-    outlet: Outlet, rows: Sequence[SettlingRow], summary: SettleSummary
+    target: SettleTarget, rows: Sequence[SettlingRow], summary: SettleSummary
 ) -> TaskReport | None:
     """Return the report that *rows* make, or that they are bad; None: there is none to make."""
     try:
-        return _with_children_as_taken(outlet, report_of(rows, to=outlet.to))
+        return _with_children_as_taken(target, report_of(rows, to=target.to))
     except BadRow as wrong:
-        reason, first, policy = fitted(str(wrong)), rows[0], outlet.bad_rows
+        reason, first, policy = fitted(str(wrong)), rows[0], target.bad_rows
         if policy is not None and policy.fails:
             summary.note(_LEFT, f"{first.id}: {reason}", amiss=True)
             return None
@@ -168,7 +168,7 @@ def _checked(
         )
 
 
-def _with_children_as_taken(outlet: Outlet, report: TaskReport) -> TaskReport:
+def _with_children_as_taken(target: SettleTarget, report: TaskReport) -> TaskReport:
     """Return *report*, its children without a priority or a group where their queue has none.
 
     A transform that passes its columns on says both of each child, wherever that goes: so a child
@@ -176,7 +176,7 @@ def _with_children_as_taken(outlet: Outlet, report: TaskReport) -> TaskReport:
     """
     if all(new.priority is None and new.group_key is None for _, new in report.spawn):
         return report
-    queues = opened(outlet.connection).queues
+    queues = opened(target.connection).queues
 
     def taken(name: str, new: TaskSpec) -> TaskSpec:
         try:
@@ -193,14 +193,14 @@ def _with_children_as_taken(outlet: Outlet, report: TaskReport) -> TaskReport:
 
 
 def _send(
-    outlet: Outlet,
+    target: SettleTarget,
     queue: str,
     reports: Sequence[TaskReport],
     births: Sequence[TaskReport],
     summary: SettleSummary,
 ) -> None:
     """Send *reports* in batches, and each of *births* in a transaction of its own."""
-    use_case = opened(outlet.connection).reports
+    use_case = opened(target.connection).reports
     results = use_case.report(queue, reports) if reports else []
     for report, result in zip(reports, results, strict=True):
         _note(queue, use_case, report, result, summary)
@@ -267,41 +267,41 @@ class Settled(api.WriterCommitMessage):
 class QueueWriter(api.DataSourceArrowWriter):
     """Settles the tasks of the rows, whoever sends them how often."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self.outlet = outlet
+    def __init__(self, target: SettleTarget) -> None:
+        self.target = target
 
     def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
-        outlet = self.outlet
-        return _settled(outlet, rows_of(iterator, outlet.default, queues=outlet.queue is None))
+        target = self.target
+        return _settled(target, rows_of(iterator, target.default, queues=target.queue is None))
 
     def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
         """Look at the summaries.  Raises InvalidRequest where children may be missing."""
-        _looked_at(self.outlet, messages)
+        _looked_at(self.target, messages)
 
 
 class QueueStreamWriter(ArrowSink):
     """Settles the tasks of the rows, whoever sends them how often."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self.outlet = outlet
+    def __init__(self, target: SettleTarget) -> None:
+        self.target = target
 
     def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
-        return _settled(self.outlet, _rows(self.outlet, iterator))
+        return _settled(self.target, _rows(self.target, iterator))
 
     @override
     def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:
         """Look at the summaries.  Raises InvalidRequest where children may be missing."""
-        _looked_at(self.outlet, messages)
+        _looked_at(self.target, messages)
 
 
-def _settled(outlet: Outlet, rows: Iterator[SettlingRow]) -> Settled:
+def _settled(target: SettleTarget, rows: Iterator[SettlingRow]) -> Settled:
     runs = RowRuns()
-    return Settled(settle(outlet, runs.watched(rows)), runs)
+    return Settled(settle(target, runs.watched(rows)), runs)
 
 
-def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None]) -> None:
+def _looked_at(target: SettleTarget, messages: Sequence[api.WriterCommitMessage | None]) -> None:
     """Warn of tasks that their rows did not settle as they say.
 
     Raises InvalidRequest when rows of a task that spawns stood apart, and when bad rows are to fail
@@ -319,7 +319,7 @@ def _looked_at(outlet: Outlet, messages: Sequence[api.WriterCommitMessage | None
         _LOG.warning(
             "%s: of the tasks of %s, about so many were not settled as their rows say: %s",
             QUEUE,
-            f"queue {outlet.queue}" if outlet.queue else "several queues",
+            f"queue {target.queue}" if target.queue else "several queues",
             problems,
         )
     if left := summary.counts[_LEFT]:
@@ -342,17 +342,17 @@ def _because(reason: str | None) -> str:
     return f" (such as: {reason:.{_SAID}})" if reason else ""
 
 
-def _rows(outlet: Outlet, given: Iterable[Any]) -> Iterator[SettlingRow]:
+def _rows(target: SettleTarget, given: Iterable[Any]) -> Iterator[SettlingRow]:
     """Yield the rows that a stream's sink is *given*, in Arrow batches or one by one."""
     for one in given:
         if isinstance(one, SparkRow):
-            yield _row(one, outlet)
+            yield _row(one, target)
         else:
-            yield from rows_of([one], outlet.default, queues=outlet.queue is None)
+            yield from rows_of([one], target.default, queues=target.queue is None)
 
 
-def _row(row: SparkRow, outlet: Outlet) -> SettlingRow:
+def _row(row: SparkRow, target: SettleTarget) -> SettlingRow:
     columns = {name.lower(): value for name, value in row.asDict().items()}
-    wanted = [*COLUMNS, QUEUE_COLUMN] if outlet.queue is None else COLUMNS
+    wanted = [*COLUMNS, QUEUE_COLUMN] if target.queue is None else COLUMNS
     given = {name: columns[name] for name in wanted if name in columns}
-    return SettlingRow(**{**given, "action": given.get("action") or outlet.default})
+    return SettlingRow(**{**given, "action": given.get("action") or target.default})

@@ -5,9 +5,9 @@ that is started again from its checkpoint gets the very rows of the batch that i
 they are settled by now or not, and a heartbeat extends the group again if it is still open.
 
 Once the group is over, the batch has lapsed.  That is decided when a query plans the batch for the
-first time: it still has its rows, because its sink may have half of them, but those that were not
-settled are marked ``lapsed``.  The sink leaves them out, so the batch never settles them
-(``ending``); they come again in a later one.
+first time: it still has the rows whose tasks were settled, because its sink may have half of them.
+The others are left out, so the batch never settles them (``ending``); they come again in a later
+one.
 """
 
 import logging
@@ -29,10 +29,14 @@ from headrace.spark.sources import QUEUE, committed
 from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.ending import Ending
-from headrace.spark.sources.leasing import Reading, framed, group_heartbeat
-from headrace.spark.sources.pace import IdleLooks
-from headrace.spark.sources.reading import QueuePartition, QueueReading, partition_of
-from headrace.spark.sources.rooms import rooms_by
+from headrace.spark.sources.leasing import group_heartbeat, leased
+from headrace.spark.sources.rate_limit import IdleBackoff
+from headrace.spark.sources.reading import (
+    QueuePartition,
+    QueueReading,
+    partition_of,
+    rooms_by,
+)
 
 try:  # from Spark 4.2 on a stream of a Python source can be drained, and hears of limits
     from pyspark.sql.streaming.datasource import ReadMaxRows
@@ -66,15 +70,15 @@ class QueueStream(api.DataSourceStreamReader, Drained):
     """Leases batch after batch, each under a group that a thread extends.
 
     An offset has the time at which its batch was seen to be due (*epoch*, in microseconds), the
-    *group*, what the shares are made of (*shards*, and of each the *rows*: one number for all of
-    them in offsets of earlier versions), whether the sink is known to settle tasks itself
-    (*settles*), and how many batches have lost their lease so far, if any (*lapses*): Spark shows
-    it all in the progress of the query.  One without a group is of no rows.
+    *group*, what the shares are made of (*shards*, and of each the *rows*), whether the sink is
+    known to settle tasks itself (*settles*), and how many batches have lost their lease so far, if
+    any (*lapses*): Spark shows it all in the progress of the query.  One without a group has no
+    rows.
     """
 
     def __init__(self, reading: QueueReading, clock: Callable[[], float] = time.monotonic) -> None:
         self.reading = reading
-        self._idle = IdleLooks(reading.poll_after_seconds, clock)
+        self._idle = IdleBackoff(reading.poll_after_seconds, clock)
         self._beats: dict[str, PeriodicThread] = {}
         self._lapsed_batches: dict[str, bool] = {}  # by group, as this query has decided
         self._ended: str | None = None
@@ -185,12 +189,12 @@ class QueueStream(api.DataSourceStreamReader, Drained):
                 return []
             lapsed = self._has_lapsed(group_id)
         shards, rooms = end["shards"], end["rows"]
-        return self.reading.shares(group_id, shards, rooms, Reading.STREAM, lapsed=lapsed)
+        return self.reading.shares(group_id, shards, rooms, stream=True, lapsed=lapsed)
 
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share has claimed already, and what it can lease."""
         ours = partition_of(partition)
-        return framed(ours.intake, ours.shard)
+        return leased(ours.request, ours.shard)
 
     def commit(self, end: Offset) -> None:
         """End the batch of *end*, if it was not yet."""
@@ -251,23 +255,24 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         return GroupClaims(store(self.reading.connection), group_id)
 
     def _has_lapsed(self, group_id: str) -> bool:
-        """Return whether the rows of a batch are shown as lapsed; else its group is extended.
+        """Return whether the lease of a batch has ended; else extend it.
 
         Decided once for each query, so that all reads of one attempt at the batch agree.
         """
         if group_id in self._lapsed_batches:
             return self._lapsed_batches[group_id]
-        if self._claims(group_id).shown_as_lapsed() is None:
+        if self._claims(group_id).is_lapsed() is None:
             raise StaleCheckpoint(_STALE.format(about=self.reading.about))
         try:
             opened(self.reading.connection).leases.extend(group_id)
         except LeaseLost:
             lapsed = True
             _LOG.warning(
-                "%s: a micro-batch of queue %s is read again whose lease has ended: rows whose"
-                " tasks are not settled are marked lapsed, and come again in a later one",
+                "%s: queue %s, micro-batch %s: its lease ended before it is read again. Rows whose"
+                " tasks are not settled are left out, and come again in a later micro-batch",
                 QUEUE,
                 self.reading.about,
+                group_id,
             )
             self._count_lapse(group_id)
         else:
@@ -304,10 +309,11 @@ class QueueStream(api.DataSourceStreamReader, Drained):
     def _lapse(self, group_id: str) -> None:
         if self._count_lapse(group_id):
             _LOG.warning(
-                "%s: the lease of a micro-batch of queue %s has ended: what is not settled yet"
-                " comes again in a later one",
+                "%s: queue %s, micro-batch %s: its lease has ended. Tasks that are not settled yet"
+                " come again in a later micro-batch; a longer lease_seconds helps",
                 QUEUE,
                 self.reading.about,
+                group_id,
             )
 
     def _count_lapse(self, group_id: str) -> bool:

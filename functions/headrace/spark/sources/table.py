@@ -19,7 +19,6 @@ from headrace.domain.task import SHOWN_STATES, Place, State
 from headrace.domain.times import micros_of
 from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
-from headrace.spark.sources.connect import RateLimiter
 from headrace.spark.sources.options import (
     SourceOption,
     choice,
@@ -31,6 +30,7 @@ from headrace.spark.sources.options import (
     refused,
     whole,
 )
+from headrace.spark.sources.rate_limit import RateLimiter
 from headrace.store import keys
 from headrace.store.items import EVER, READ_AT_ONCE, Between, Item, partition
 from headrace.store.sqlite.tasks import ROW

@@ -22,26 +22,19 @@ from headrace.ops.shared.leases import find_group
 from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.leasing import group_heartbeat, sweep
-from headrace.spark.sources.outlet import Outlet
 from headrace.spark.sources.reading import QueuePartition, QueueReading
 from headrace.spark.sources.rows import chunks
+from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import SettleSummary
 from headrace.spark.stations import jobs
 from headrace.spark.stations.figures import Batch
-from headrace.spark.stations.jobs import (
-    ClaimLog,
-    JobError,
-    StationFailed,
-    job_error,
-    worker_error,
-)
-from headrace.spark.stations.plan_analysis import PlanAnalysis, settling_frame
+from headrace.spark.stations.jobs import JobError, StationFailed, job_error, worker_error
 from headrace.spark.stations.settings import StationSettings
+from headrace.spark.stations.transforms import settling_frame
 
 _LOG: Final = logging.getLogger(__name__)
 _CRASHES: Final = 3
-"""So often a single task's job must have died before that counts as the task's doing, and so often
-in turn the claim log may fail before the station does."""
+"""After so many deaths of its job a single task counts as the cause."""
 _PARTS: Final = 1_000
 """Partitions of a search for tasks at fault: each is a part of a job, which costs milliseconds."""
 _HALVING_JOBS: Final = 100
@@ -57,9 +50,8 @@ class _Under:
     group_id: str
     called_off: bool = False
     lost: bool = False
-    claimed: bool = False  # whether the claim log has what its job leased
     jobs: int = 0
-    shares: int = 0
+    shares: Sequence[QueuePartition] = ()
     summary: SettleSummary = field(default_factory=SettleSummary)
 
     def is_over(self) -> bool:
@@ -83,23 +75,26 @@ class BatchRunner:
         station: StationSettings,
         spark: SparkSession,
         reading: QueueReading,
-        analysis: PlanAnalysis,
         stopping: threading.Event,
         clock: Callable[[], float],
+        *,
+        divides: bool,
     ) -> None:
-        """Prepare; *stopping* ends a batch early, *clock* is seconds for its figures."""
+        """Prepare a run.
+
+        *divides* is whether the transform may put the rows of a task into different partitions.
+        *stopping* ends a batch early, *clock* is seconds for its figures.
+        """
         self._station = station
         self._spark = spark
         self._reading = reading
         self._connection = connection = reading.connection
         self._uses = opened(connection)
-        self._analysis = analysis
+        self._divides = divides
         self._stopping = stopping
         self._clock = clock
         self._number = 0
-        self._outlet = Outlet(connection, station.queue, station.to)
-        self._claims = ClaimLog(spark, station.claim_log) if station.claim_log else None
-        self._unclaimed = 0
+        self._target = SettleTarget(connection, station.queue, station.to)
 
     def next(self) -> Batch:
         """Work off what is due now, up to the station's batch size.
@@ -146,9 +141,8 @@ class BatchRunner:
             raise
 
     def _work(self, under: _Under) -> None:
-        shares = self._reading.batch(under.group_id)
-        under.shares = len(shares)
-        error = self._tried(under, partial(self._leased, under, shares))
+        under.shares = self._reading.batch(under.group_id)
+        error = self._ran(under, lambda: self._settled(jobs.leasing(self._spark, under.shares)))
         if error is not None and not under.called_off and job_error(error) is JobError.CRASHED:
             error = self._part(under, self._held(under))  # mostly not a task's doing
         if error is not None and not under.called_off:
@@ -165,37 +159,13 @@ class BatchRunner:
         group = find_group(store(self._connection), under.group_id)
         return sorted(group.queues) if group is not None else []
 
-    def _leased(self, under: _Under, shares: Sequence[QueuePartition]) -> DataFrame:
-        """Return the frame of what *shares* lease.
-
-        A transform that looks at it twice would lease twice, each time something else: for one of
-        that kind it is leased at once, and each look reads the same tasks by their ids.
-        """
-        frame = jobs.leasing(self._spark, shares)
-        if self._claims is not None or not self._analysis.rereads:
-            return frame
-        return self._only(under, jobs.ids(frame))
-
-    def _only(self, under: _Under, ids: Sequence[str]) -> DataFrame:
-        return jobs.only(self._spark, self._connection, under.group_id, ids, under.shares)
-
-    def _tried(self, under: _Under, given: Callable[[], DataFrame]) -> Exception | None:
-        """Run one job over the frame that is *given*.  Return and raise as _ran() does."""
-        return self._ran(under, partial(self._settled, under, given))
-
-    def _settled(self, under: _Under, given: Callable[[], DataFrame]) -> SettleSummary:
-        leased = given()
-        if self._claims is not None:
-            leased = self._claims.written(leased, under.group_id, under.jobs)
-            under.claimed, self._unclaimed = True, 0
-        return jobs.settled(self._made(leased), self._outlet)
+    def _settled(self, leased: DataFrame) -> SettleSummary:
+        return jobs.settled(self._made(leased), self._target)
 
     def _made(self, leased: DataFrame) -> DataFrame:
         """Return the settling frame that the transform makes of what is *leased*."""
-        made = settling_frame(self._station.transform(leased), several=self._outlet.queue is None)
-        return (
-            made.repartition("id").sortWithinPartitions("id") if self._analysis.scatters else made
-        )
+        made = settling_frame(self._station.transform(leased), several=self._target.queue is None)
+        return made.repartition("id").sortWithinPartitions("id") if self._divides else made
 
     def _ran(self, under: _Under, job: Callable[[], SettleSummary]) -> Exception | None:
         """Run a *job* and note its outcomes; return an error that the tasks may cause.
@@ -203,7 +173,6 @@ class BatchRunner:
         Raises Unavailable when it was the tables' doing, and what Spark says of a wrong plan.
         """
         under.jobs += 1
-        under.claimed = self._claims is None
         try:
             under.summary.merge(job())
         except AnalysisException:
@@ -218,27 +187,11 @@ class BatchRunner:
                 raise Unavailable(cause.value) from error
             if cause is JobError.OVER:
                 under.lost = under.called_off = True
-            elif not under.claimed:
-                self._release(under, error)
             _LOG.warning(
                 "a job of station %s failed: %s", self._station.about, worker_error(error).message
             )
             return error
         return None
-
-    def _release(self, under: _Under, error: Exception) -> None:
-        """Call a batch off that could not be written down, which no task of it has caused.
-
-        Raises StationFailed when it is not the first in turn.
-        """
-        under.called_off = True
-        self._unclaimed += 1
-        if self._unclaimed == _CRASHES:
-            message = (
-                f"claim_log: what was leased cannot be written to {self._station.claim_log}:"
-                f" {worker_error(error).message}"
-            )
-            raise StationFailed(message) from error
 
     def _held(self, under: _Under) -> list[str]:
         return [
@@ -277,12 +230,12 @@ class BatchRunner:
 
         None where the transform brings rows of several partitions together.
         """
-        if self._claims is not None or self._analysis.scatters:
+        if self._divides:
             return None
         given = jobs.of_parts(self._spark, self._connection, under.group_id, parts)
         made = self._made(given)
         try:
-            planned = jobs.PartitionJobs(made, self._outlet)
+            planned = jobs.PartitionJobs(made, self._target)
             return planned if planned.partitions == len(parts) else None
         except (PySparkException, Py4JError):  # what a plan has run already, such as a broadcast
             return None
@@ -370,7 +323,7 @@ class BatchRunner:
         return self._ran(under, self._job_of(under, ids))
 
     def _job_of(self, under: _Under, ids: Sequence[str]) -> Callable[[], SettleSummary]:
-        return partial(self._settled, under, partial(self._only, under, ids))
+        return lambda: self._settled(jobs.replaying(self._spark, under.shares, ids))
 
     def _dead_letter(self, under: _Under, poison: Mapping[str, Exception]) -> None:
         """End the tasks that make the transform fail, if they are still ours."""
@@ -393,8 +346,6 @@ class BatchRunner:
             self._uses.leases.close(under.group_id)
         with suppress(HeadraceError):  # the table forgets it in time
             GroupClaims(store(self._connection), under.group_id).forget()
-        if self._claims is not None:
-            self._claims.forget(under.group_id)
 
 
 def _shutdown_deadline(

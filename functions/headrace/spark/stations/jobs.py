@@ -1,15 +1,13 @@
-"""The Spark jobs of a station: lease, write down, transform, settle; and what their errors mean.
+"""The Spark jobs of a station: lease, transform, settle; and the meaning of their errors.
 
-Each may be run again.  They are the formats' own functions, without the planning that a format
+Each may be run again.  They call the functions of the formats, without the planning that a format
 costs for every batch.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -18,18 +16,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.domain.errors import HeadraceError, LeaseLost, Unavailable
-from headrace.domain.ids import is_group_id
 from headrace.ops.delivery.reports import WorkerError
-from headrace.ops.shared.leases import find_group
-from headrace.spark.session import SparkFiles
-from headrace.spark.sources.connect import StoreConnection, store
-from headrace.spark.sources.leasing import SCHEMA, leased, named
-from headrace.spark.sources.outlet import Outlet
+from headrace.spark.sources.connect import StoreConnection
+from headrace.spark.sources.leasing import SCHEMA, leased, named, replayed
 from headrace.spark.sources.reading import QueuePartition
 from headrace.spark.sources.rows import fitted, rows_of
+from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import SettleSummary, settle
-
-Transform = Callable[[DataFrame], DataFrame]
 
 _LAST_LINE: Final = re.compile(r"^([A-Za-z_][\w.]*): ?(.*)$")
 _PY4J: Final = "An error occurred while calling "
@@ -41,20 +34,11 @@ def leasing(spark: SparkSession, shares: Sequence[QueuePartition]) -> DataFrame:
     return _numbered(spark, len(shares), partial(_leased, shares))
 
 
-def ids(leased: DataFrame) -> list[str]:
-    """Run the job that leases the rows of *leased*; return their ids."""
-    return [row[0] for row in leased.select("id").collect()]
-
-
-def only(
-    spark: SparkSession,
-    connection: StoreConnection,
-    group_id: str,
-    ids: Sequence[str],
-    partitions: int,
+def replaying(
+    spark: SparkSession, shares: Sequence[QueuePartition], ids: Collection[str]
 ) -> DataFrame:
-    """Return the frame of those tasks of *ids* that a group still holds."""
-    return of_parts(spark, connection, group_id, divided(ids, partitions))
+    """Return the frame of those tasks of *ids* that *shares* have leased, as they were then."""
+    return _numbered(spark, len(shares), partial(_replayed, shares, frozenset(ids)))
 
 
 def divided(ids: Sequence[str], most: int) -> list[list[str]]:
@@ -72,13 +56,13 @@ def of_parts(
     return _numbered(spark, len(parts), partial(_named, connection, group_id, parts))
 
 
-def settled(frame: DataFrame, outlet: Outlet) -> SettleSummary:
+def settled(frame: DataFrame, target: SettleTarget) -> SettleSummary:
     """Run the job: settle every row of *frame*; return what became of them."""
-    return _merged(_settling(frame, outlet).collect())
+    return _merged(_settling(frame, target).collect())
 
 
-def _settling(frame: DataFrame, outlet: Outlet) -> DataFrame:
-    return frame.mapInArrow(partial(_settled, outlet), "summary string")
+def _settling(frame: DataFrame, target: SettleTarget) -> DataFrame:
+    return frame.mapInArrow(partial(_settled, target), "summary string")
 
 
 def _merged(rows: Iterable[Sequence[str]]) -> SettleSummary:
@@ -95,9 +79,9 @@ class PartitionJobs:
     Such a job takes milliseconds, where to plan the frame anew takes seconds.
     """
 
-    def __init__(self, frame: DataFrame, outlet: Outlet) -> None:
+    def __init__(self, frame: DataFrame, target: SettleTarget) -> None:
         self._context = frame.sparkSession.sparkContext
-        self._rows = _settling(frame, outlet).rdd
+        self._rows = _settling(frame, target).rdd
 
     @property
     def partitions(self) -> int:
@@ -126,7 +110,13 @@ def _rows(
 
 
 def _leased(shares: Sequence[QueuePartition], share: int) -> Iterator[pa.RecordBatch]:
-    return leased(shares[share].intake, shares[share].shard)
+    return leased(shares[share].request, shares[share].shard)
+
+
+def _replayed(
+    shares: Sequence[QueuePartition], ids: Collection[str], share: int
+) -> Iterator[pa.RecordBatch]:
+    return replayed(shares[share].request, shares[share].shard, ids)
 
 
 def _named(
@@ -135,42 +125,10 @@ def _named(
     return named(connection, group_id, parts[part])
 
 
-def _settled(outlet: Outlet, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    summary = settle(outlet, rows_of(batches, outlet.default, queues=outlet.queue is None))
+def _settled(target: SettleTarget, batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    summary = settle(target, rows_of(batches, target.default, queues=target.queue is None))
     text = json.dumps([summary.counts, summary.reasons])
     yield pa.RecordBatch.from_pydict({"summary": [text]})
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimLog:
-    """What a batch has leased, written down before it is transformed.
-
-    A job that regroups tasks settles some while others are still to come.  Should Spark run a part
-    of it again, a new look at the queue would show only the unsettled ones, and a sum over them
-    would be another.  So such a job reads what was written down, in a *folder* that the driver and
-    all executors reach, by a path as Spark knows it.
-    """
-
-    spark: SparkSession
-    folder: str
-
-    def written(self, frame: DataFrame, group_id: str, job: int) -> DataFrame:
-        """Write down what *frame* leases for one job of a group; return it as it was written."""
-        place = f"{self.folder}/{group_id}/{job}"
-        frame.write.mode("overwrite").parquet(place)
-        return self.spark.read.schema(SCHEMA).parquet(place)
-
-    def forget(self, group_id: str) -> None:
-        """Remove what was written for a group."""
-        SparkFiles(self.spark).remove(f"{self.folder}/{group_id}")
-
-    def tidy(self, connection: StoreConnection, now: datetime) -> None:
-        """Remove what drivers that died have left: the claims of groups that are over."""
-        files = SparkFiles(self.spark)
-        for name in files.names(self.folder):
-            group = find_group(store(connection), name) if is_group_id(name) else None
-            if is_group_id(name) and (group is None or not group.holds(now)):
-                files.remove(f"{self.folder}/{name}")
 
 
 class StationFailed(HeadraceError):

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from headrace.spark.sources.decode import schema_of
 from headrace.spark.sources.rows import COLUMNS, QUEUE_COLUMN, encodable
 from headrace.spark.sources.rows import SPAWN as _SPAWN
-from headrace.spark.stations.jobs import Transform
+from headrace.spark.stations.transforms import Transform
 
 _KEY: Final = "id", "lease", QUEUE_COLUMN
 _DDL: Final = ", ".join(

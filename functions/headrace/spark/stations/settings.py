@@ -12,7 +12,7 @@ from headrace.domain.limits import KEEPALIVE_SECONDS, NAME_RE, number_fault, pat
 from headrace.spark.sources.connect import StoreConnection
 from headrace.spark.sources.options import queue_names, queue_pattern
 from headrace.spark.sources.reading import NAMING, QueueReading
-from headrace.spark.stations.jobs import Transform
+from headrace.spark.stations.transforms import Transform
 
 _ROWS: Final = (1, 1_000_000)
 _RATE: Final = (0.001, 1_000_000)
@@ -33,9 +33,8 @@ class StationSettings:
     *to*, or, where there is none, has succeeded.
 
     *max_rows* is the size of a batch, *rate* a limit of tasks a second.  *lease_seconds* is how
-    long a dead station keeps its tasks.  *claim_log* is a folder that all executors reach; a
-    transform that regroups tasks needs one.  More than *max_poison* tasks of a batch that make the
-    transform fail are its own fault.  Asked to stop, it finishes its batch within *grace_seconds*
+    long a dead station keeps its tasks.  If more than *max_poison* tasks of a batch make the
+    transform fail, the station fails.  Asked to stop, it finishes its batch within *grace_seconds*
     or gives it back.
     """
 
@@ -48,7 +47,6 @@ class StationSettings:
     max_rows: int = 5_000
     lease_seconds: float = 60.0
     rate: float | None = None
-    claim_log: str | None = None
     max_poison: int = 20
     grace_seconds: float = 30.0
 
@@ -56,7 +54,6 @@ class StationSettings:
         """Refuse what makes no sense.  Raises InvalidRequest naming field and limit."""
         rate, to, name = self.rate, self.to, self.name
         transform: object = self.transform
-        folder = self.claim_log is None or isinstance(self.claim_log, str)
         check({
             **self._naming_faults(),
             "transform": None if callable(transform) else "must be a function of a DataFrame",
@@ -66,8 +63,6 @@ class StationSettings:
             "max_rows": number_fault(self.max_rows, _ROWS, whole=True),
             "lease_seconds": number_fault(self.lease_seconds, KEEPALIVE_SECONDS),
             "rate": None if rate is None else number_fault(rate, _RATE),
-            "claim_log": None if folder
-            else f"must be the path of a folder as text, not {self.claim_log!r}",
             "max_poison": number_fault(self.max_poison, (0, _ROWS[1]), whole=True),
             "grace_seconds": number_fault(self.grace_seconds, (0, KEEPALIVE_SECONDS[1])),
         })  # fmt: skip

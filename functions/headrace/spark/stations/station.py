@@ -20,20 +20,19 @@ from pyspark.sql import SparkSession
 from headrace import __version__
 from headrace.client.threads import PeriodicThread
 from headrace.domain.access import Principal, Role
-from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.limits import WORKER_QUEUES
 from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.runtime.service import Service
 from headrace.spark.session import ELSEWHERE
 from headrace.spark.sources.connect import StoreConnection, opened
 from headrace.spark.sources.leasing import heartbeat
-from headrace.spark.sources.pace import IdleLooks
+from headrace.spark.sources.rate_limit import IdleBackoff
 from headrace.spark.sources.reading import NAMING
 from headrace.spark.stations.batch import BatchRunner
 from headrace.spark.stations.figures import Batch, Run, logged
-from headrace.spark.stations.jobs import ClaimLog
-from headrace.spark.stations.plan_analysis import PlanAnalysis, analyse, kind_of
 from headrace.spark.stations.settings import StationSettings, check
+from headrace.spark.stations.transforms import kind_of, may_divide_tasks
 
 _POLL_SECONDS: Final = 1.0
 _LONGEST_POLL: Final = 5.0
@@ -80,12 +79,10 @@ class Station(StationSettings):
             if uses.queues.get(queue).strict:
                 field = next(name for name in NAMING if getattr(self, name) is not None)
                 raise InvalidRequest.of(field if queue in names else "to", _STRICT)
-        analysis = self._fit(spark)
-        if self.claim_log:
-            ClaimLog(spark, self.claim_log).tidy(tables, uses.now())
+        divides = may_divide_tasks(spark, self.transform, several=self.queue is None)
         stopping = stop or threading.Event()
-        batches = BatchRunner(self, spark, reading, analysis, stopping, clock)
-        run, away, idle = Run(), 0, IdleLooks(_LONGEST_POLL, clock)
+        batches = BatchRunner(self, spark, reading, stopping, clock, divides=divides)
+        run, away, idle = Run(), 0, IdleBackoff(_LONGEST_POLL, clock)
         with StationHeartbeat(self, uses, stopping, names) as heartbeat:
             while not stopping.is_set() and (until is None or uses.now() < until):
                 if heartbeat.quiet or not reading.due():
@@ -108,17 +105,6 @@ class Station(StationSettings):
                 if not batch.tasks:  # what is due is somebody else's, or held back by limits
                     stopping.wait(_POLL_SECONDS)
         return run.ended("stopped" if stopping.is_set() else "until")
-
-    def _fit(self, spark: SparkSession) -> PlanAnalysis:
-        """Return the shape of the transform.  Raises InvalidRequest when it lacks a claim log."""
-        analysis = analyse(spark, self.transform, several=self.queue is None)
-        if analysis.regroups and not self.claim_log:
-            message = (
-                "claim_log: must be given, a folder that all executors reach: the transform"
-                " regroups tasks (it aggregates, joins or sorts)"
-            )
-            raise InvalidRequest(message, errors=[FieldError("claim_log", "must be given")])
-        return analysis
 
 
 class StationHeartbeat(PeriodicThread):

@@ -32,7 +32,7 @@ WRITING: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outlet:
+class SettleTarget:
     """Where rows are settled: tasks of *queue*; *to* is where a row goes that names no queue.
 
     Without a *queue* each row names its own.
@@ -51,7 +51,7 @@ class Outlet:
         return "move" if self.to else "succeed"
 
 
-def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Outlet:
+def settle_target(given: Mapping[str, str], schema: StructType, *, overwrite: bool) -> SettleTarget:
     """Return where rows of *schema* are settled, as the options *given* say.
 
     Raises InvalidRequest for wrong options or columns, NotFound for a queue that is missing.
@@ -76,18 +76,18 @@ def outlet_of(given: Mapping[str, str], schema: StructType, *, overwrite: bool) 
     if wrong or unsaid:
         raise refused(missing if unsaid else [], of=QUEUE, columns=wrong)
     connection = StoreConnection.of(values)
-    outlet = Outlet(connection, values["queue"], values["to"], values["bad_rows"])
-    _check_queues(outlet)
-    if outlet.bad_rows is not None:
-        outlet.bad_rows.check(opened(connection).queues, of=QUEUE)
-    return outlet
+    target = SettleTarget(connection, values["queue"], values["to"], values["bad_rows"])
+    _check_queues(target)
+    if target.bad_rows is not None:
+        target.bad_rows.check(opened(connection).queues, of=QUEUE)
+    return target
 
 
-def _check_queues(outlet: Outlet) -> None:
+def _check_queues(target: SettleTarget) -> None:
     """Look the queues up, once, where the write is planned.  Raises NotFound naming the option."""
-    queues = opened(outlet.connection).queues
+    queues = opened(target.connection).queues
     wrong = []
-    for option, queue in (("queue", outlet.queue), ("to", outlet.to)):
+    for option, queue in (("queue", target.queue), ("to", target.to)):
         try:
             if queue is not None:
                 queues.get(queue)

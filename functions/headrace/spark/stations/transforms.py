@@ -1,8 +1,7 @@
-"""Plan analysis of a transform: which columns it must return, and what its plan is made of."""
+"""The transform of a station: the columns it must return, and whether it divides tasks."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from traceback import extract_tb
 from typing import Final
 
@@ -14,42 +13,27 @@ from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.spark.sources.leasing import SCHEMA
 from headrace.spark.sources.options import refused
 from headrace.spark.sources.rows import COLUMNS, QUEUE_COLUMN, column_names
-from headrace.spark.stations.jobs import Transform
+
+Transform = Callable[[DataFrame], DataFrame]
 
 _NESTED: Final = ("struct", "map", "array", "variant")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanAnalysis:
-    """What a transform does with rows, according to its plan.
+def may_divide_tasks(spark: SparkSession, transform: Transform, *, several: bool = False) -> bool:
+    """Whether *transform* may put the rows of one task into different partitions.
 
-    ``regroups``: rows of several tasks come together (an aggregate, a join, a sort), so a part of
-    the job that is run again must see the very same rows.  ``scatters``: the rows of one task may
-    come to stand apart.  ``rereads``: it looks at what it is given more than once, as a union of
-    two branches does; each look would lease for itself.
-    """
-
-    regroups: bool
-    scatters: bool
-    rereads: bool
-
-
-def analyse(spark: SparkSession, transform: Transform, *, several: bool = False) -> PlanAnalysis:
-    """Analyse the plan of *transform*, tried on no rows, of *several* queues or of one.
-
-    Raises InvalidRequest when what it gives back is no settling frame, or saying what it raises and
+    It is tried on no rows, of *several* queues or of one; a shuffle, a union or a second look at
+    its tasks in its plan may do so.
+    Raises InvalidRequest when what it returns is no settling frame, or with what it raises and
     where; what Spark raises comes out as it is.
     """
     nothing = spark.createDataFrame(spark.sparkContext.emptyRDD(), SCHEMA)
     made = settling_frame(_tried(transform, nothing), several=several)
     plan = made._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 (no other way)
     lines = plan.splitlines()
-    exchanges = [line for line in lines if "Exchange" in line and "BroadcastEx" not in line]
-    regroups = any("REPARTITION" not in line for line in exchanges) or _sent_to_all(lines)
-    rereads = sum(_given(line) for line in lines) > 1
-    return PlanAnalysis(
-        regroups, regroups or rereads or bool(exchanges) or "Union" in plan, rereads
-    )
+    shuffles = any("Exchange" in line and "BroadcastEx" not in line for line in lines)
+    looks = sum(_is_given(line) for line in lines)
+    return shuffles or looks > 1 or "Union" in plan or _is_broadcast(lines)
 
 
 def _tried(transform: Transform, nothing: DataFrame) -> DataFrame:
@@ -80,20 +64,20 @@ def _place(error: Exception) -> str:
     return f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
 
 
-def _given(line: str) -> bool:
+def _is_given(line: str) -> bool:
     """Whether this node of a plan reads what the transform is given."""
     columns = re.findall(r"(\w+)#", line.partition("ExistingRDD[")[2])
     return columns == [part.split()[0] for part in SCHEMA.split(", ")]
 
 
-def _sent_to_all(lines: Sequence[str]) -> bool:
-    """Whether a join sends what the transform is given to everybody."""
-    above: int | None = None  # how deep the exchange stands whose branch this is
+def _is_broadcast(lines: Sequence[str]) -> bool:
+    """Whether a join broadcasts the tasks that the transform is given."""
+    above: int | None = None  # the depth of the broadcast whose branch this is
     for line in lines:
         depth = len(line) - len(line.lstrip(" :+-"))
         if above is None or depth <= above:
             above = depth if "BroadcastExchange" in line else None
-        elif _given(line):
+        elif _is_given(line):
             return True
     return False
 
@@ -101,9 +85,8 @@ def _sent_to_all(lines: Sequence[str]) -> bool:
 def settling_frame(frame: DataFrame, *, several: bool = False) -> DataFrame:
     """Return the columns of *frame* that settle tasks, in their types; a nested payload as JSON.
 
-    Where they are of *several* queues, each row says of which its task is.
-
-    Raises InvalidRequest naming a column that is missing or of no use.
+    Of *several* queues each row names the queue of its task.  Raises InvalidRequest naming a column
+    that is missing or has a wrong type.
     """
     by_name = dict(frame.dtypes)
     names, wrong = column_names(frame.columns)

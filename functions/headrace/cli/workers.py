@@ -201,8 +201,7 @@ def _work(
                 session.connect()  # says how to name them
             raise
         garbage.leave_loaded()
-        if prometheus is not None:
-            _register_queues(client or found.client, list(worker.settings.queues))
+        _register_queues(prometheus, client or found.client, list(worker.settings.queues))
         with relaying(session, outbox, found, client, burst=burst):
             worker.run(burst=burst)
     if worker.recycled:
@@ -234,8 +233,12 @@ def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
         thread.join()
 
 
-def _register_queues(client: "Client", queues: Sequence[str]) -> None:
-    """Add the state of *queues* to the metrics of this process."""
+def _register_queues(
+    served: tuple[str, int] | None, client: "Client", queues: Sequence[str]
+) -> None:
+    """Add the state of *queues* to the metrics of this process, if these are served."""
+    if served is None:
+        return
     from prometheus_client import REGISTRY  # noqa: PLC0415 (an extra)
 
     from headrace.client.worker.telemetry.queues import (  # noqa: PLC0415 (likewise)

@@ -23,8 +23,9 @@ from hypothesis.stateful import (
 
 from headrace import NewTask, Report
 from headrace.client.codec import PLAIN
-from headrace.outbox.relay import OutboxState, Relay, Send, SettledRows
-from headrace.outbox.rows import OutboxRow, new_row
+from headrace.outbox.relay import Relay
+from headrace.outbox.rows import new_row
+from headrace.outbox.table import OutboxRow, OutboxState, Send, SettledRows
 from tests.faults import Fault, Faults, FaultyService
 
 QUEUES = ("kept", "bare", "missing")

@@ -19,8 +19,7 @@ from headrace.cli.session import CliSession, Exit, Failed, need_packages
 if TYPE_CHECKING:
     from headrace.client.app.app import App
     from headrace.client.client import Client
-    from headrace.outbox.relay import OutboxTable
-    from headrace.outbox.rows import OutboxRow
+    from headrace.outbox.table import OutboxRow, OutboxTable
 
 VARIABLE: Final = "HEADRACE_OUTBOX"
 TABLE: Final = "headrace_outbox"  # as in outbox.rows, which loads more than --help needs

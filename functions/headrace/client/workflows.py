@@ -159,7 +159,7 @@ class Workflow(Generic[T_co]):
 
     def _starting(self, id: str) -> Operation[None]:
         def send() -> Operation[None]:
-            for call in self._calls(id):
+            for call in self.calls(id):
                 result = yield call
                 if isinstance(result, Enqueued) and result.outcome == "EXISTING":
                     with suppress(NotFound):  # a step that has ended and is not kept
@@ -173,7 +173,7 @@ class Workflow(Generic[T_co]):
         yield from (step.call for step in self.steps.values())
         yield from self._whole.values()
 
-    def _calls(self, id: str) -> Iterator[ApiCall[Any]]:
+    def calls(self, id: str) -> Iterator[ApiCall[Any]]:
         """The calls that start it: what is called back must be there before what calls it back."""
         if not self.steps:
             raise InvalidRequest.of("steps", "must be one at least")

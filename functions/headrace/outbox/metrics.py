@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
-from headrace.outbox.relay import OutboxTable
+from headrace.outbox.table import OutboxTable
 from headrace.safe_logging import safe_logger
 
 _log: Final = safe_logger("headrace.outbox")

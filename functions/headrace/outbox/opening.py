@@ -3,8 +3,7 @@
 from typing import Final
 
 from headrace.domain.errors import InvalidRequest
-from headrace.outbox.relay import OutboxTable
-from headrace.outbox.rows import TABLE
+from headrace.outbox.table import TABLE, OutboxTable
 
 DJANGO: Final = "django:"
 

@@ -1,8 +1,8 @@
-"""The relay: enqueues the rows of an outbox under their ids, and has them removed afterwards.
+"""The relay: enqueues the rows of an outbox under their ids, and has them deleted afterwards.
 
-Rows that were sent and not removed are sent again, which changes nothing: the service knows the id,
-and a call that carries dedupe keys has an idempotency key that is made of its rows.
-So a relay may end at any point, and several may run at once.
+Rows that were sent and not deleted are sent again, which changes nothing: the service knows the
+ids, and the idempotency key of a call is derived from its rows.  So a relay may end at any point,
+and several may run at the same time.
 """
 
 import json
@@ -12,11 +12,10 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final, Protocol, Self, TypeAlias
+from typing import Final, Self
 from weakref import WeakSet
 
 from headrace.client.app.app import App
@@ -25,13 +24,15 @@ from headrace.client.client import Client
 from headrace.client.threads import PeriodicThread, signals_to
 from headrace.domain import limits
 from headrace.domain.errors import (
+    BatchExists,
     Forbidden,
     HeadraceError,
     InvalidRequest,
     NotFound,
     Unavailable,
 )
-from headrace.outbox.rows import OutboxRow
+from headrace.outbox.rows import calls_of
+from headrace.outbox.table import OutboxRow, OutboxTable, RowFault, SettledRows
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Enqueued
 
@@ -51,94 +52,6 @@ _KEY_BYTES: Final = 16
 _ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
 
 _log: Final = safe_logger("headrace.outbox")
-
-
-@dataclass(frozen=True, slots=True)
-class RowFault:
-    """Why a row was not enqueued; ``refused``: it will never be as it is, so it is left alone."""
-
-    error: str
-    refused: bool
-
-
-@dataclass(slots=True)
-class SettledRows:
-    """What came of some rows, by their ``seq``; of those in neither it is not known.
-
-    ``away`` is why the rest could not be sent at all.
-    """
-
-    done: list[int] = field(default_factory=list)
-    faults: dict[int, RowFault] = field(default_factory=dict)
-    outcomes: Counter[str] = field(default_factory=Counter)
-    away: HeadraceError | None = None
-
-
-Send: TypeAlias = Callable[[Sequence[OutboxRow]], SettledRows]
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxState:
-    """How many rows wait, since when the oldest does, and how many were refused."""
-
-    waiting: int
-    refused: int
-    oldest_at: datetime | None
-
-    def oldest_seconds(self, now: datetime) -> float:
-        """Return how long the oldest has waited; 0 where none does."""
-        if self.oldest_at is None:
-            return 0.0
-        return max(0.0, (now - self.oldest_at).total_seconds())
-
-
-class OutboxTable(Protocol):
-    """The table of an outbox, in whatever database.
-
-    Every method raises NotFound where the table is missing, Unavailable where the database is.
-    """
-
-    name: str
-    """For logs: where it is, without secrets."""
-
-    def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
-        """Have up to *limit* waiting rows sent, in order, and write down what came of each.
-
-        Those of the queues in *without* are left out, and those refused.  No other relay takes
-        the same rows meanwhile, if the database can see to that; if not, it does no harm.
-        Returns the rows.  Done ones are removed, others keep their error and count an attempt.
-        """
-        ...
-
-    def state(self) -> OutboxState:
-        """Count the rows."""
-        ...
-
-    def rows(
-        self,
-        *,
-        refused: bool = False,
-        ids: Collection[str] | None = None,
-        limit: int | None = None,
-    ) -> list[OutboxRow]:
-        """Return rows in order, or only those refused, or those of the tasks named."""
-        ...
-
-    def retry(self, ids: Collection[str] | None = None) -> int:
-        """Let refused rows wait again: those of the tasks named, or all.  Returns how many."""
-        ...
-
-    def delete(self, ids: Collection[str]) -> int:
-        """Delete the rows of the tasks named.  Returns how many there were."""
-        ...
-
-    def create(self) -> None:
-        """Create the table unless it is there."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections that wait for use."""
-        ...
 
 
 @dataclass(slots=True)
@@ -281,13 +194,16 @@ class Relay:
         """Enqueue *rows* of one queue, and note in *settled* what came of each."""
         try:
             results = self._enqueue(queue, rows)
-        except InvalidRequest as error:
-            self._refuse_wrong(rows, error, settled)
-        except (NotFound, Forbidden) as error:
+        except (InvalidRequest, NotFound, Forbidden) as error:
+            if isinstance(error, InvalidRequest) and not _lacks_queue(error):
+                self._refuse_wrong(rows, error, settled)
+                return
             self._rest_queue(queue)
             for row in rows:
                 settled.faults[row.seq] = RowFault(error.detail, refused=False)
                 settled.outcomes["FAILED"] += 1
+        except BatchExists as error:
+            _refuse(rows[0], error.detail, settled)
         except HeadraceError as error:
             settled.away = error
         else:
@@ -315,20 +231,43 @@ class Relay:
                 self._send(part[0].queue, part, settled)
 
     def _enqueue(self, queue: str, rows: Sequence[OutboxRow]) -> list[Enqueued]:
-        call = enqueue_entries(queue, [row.entry.encode() for row in rows], key=_key_of(rows))
         client = self._client or (self._to.client if isinstance(self._to, App) else self._to)
         try:
-            return client.send(call, again=False)  # rows may be locked meanwhile
-        except NotFound:
-            if not isinstance(self._to, App):
+            return _send_rows(client, queue, rows)
+        except (InvalidRequest, NotFound) as error:
+            if not (isinstance(self._to, App) and _lacks_queue(error)):
                 raise
         self._to.ensure_queues(client)
-        return client.send(call, again=False)
+        return _send_rows(client, queue, rows)
 
     def _rest_queue(self, queue: str) -> None:
         """Leave a queue alone for a while, so that its rows do not hold up those of others."""
         rest = self._resting.setdefault(queue, _Rest())
         rest.again(self._monotonic(), self._chance())
+
+
+def _send_rows(client: Client, queue: str, rows: Sequence[OutboxRow]) -> list[Enqueued]:
+    """Enqueue *rows*; return the outcome of each.  Each call is sent once, as rows may be locked.
+
+    A row that starts a workflow or a batch comes alone.  Its outcome is that of its last task, or
+    of the first that is INVALID.
+    """
+    calls = calls_of(rows[0])
+    if calls is None:
+        entries = [row.entry.encode() for row in rows]
+        return client.send(enqueue_entries(queue, entries, key=_key_of(rows)), again=False)
+    last: list[Enqueued] = []
+    for call in calls:
+        for result in client.send(call, again=False):
+            last = [result]
+            if result.outcome == "INVALID":
+                return last
+    return last
+
+
+def _lacks_queue(error: InvalidRequest | NotFound) -> bool:
+    """Return whether *error* says that a queue does not exist."""
+    return isinstance(error, NotFound) or any(one.field.endswith("queue") for one in error.errors)
 
 
 def _key_of(rows: Sequence[OutboxRow]) -> str:
@@ -395,7 +334,10 @@ def _of_entry(error: InvalidRequest, place: int) -> str:
 
 
 def _by_queue(rows: Sequence[OutboxRow]) -> Iterator[tuple[str, list[OutboxRow]]]:
-    """Cut *rows* into calls: of one queue each, in order, 25 entries and 4 MiB at most."""
+    """Cut *rows* into calls: of one queue each, in order, 25 entries and 4 MiB at most.
+
+    Rows that start workflows or batches come alone.
+    """
     queues: dict[str, list[OutboxRow]] = {}
     for row in rows:
         queues.setdefault(row.queue, []).append(row)
@@ -404,12 +346,17 @@ def _by_queue(rows: Sequence[OutboxRow]) -> Iterator[tuple[str, list[OutboxRow]]
         size = 0
         for row in own:
             length = limits.utf8_bytes(row.entry) + 1
-            if batch and (len(batch) == limits.BATCH or size + length >= _BATCH_BYTES):
+            alone = calls_of(row) is not None
+            if batch and (alone or len(batch) == limits.BATCH or size + length >= _BATCH_BYTES):
                 yield queue, batch
                 batch, size = [], 0
+            if alone:
+                yield queue, [row]
+                continue
             batch.append(row)
             size += length
-        yield queue, batch
+        if batch:
+            yield queue, batch
 
 
 # ------------------------------------------------------------------------------------- after commit

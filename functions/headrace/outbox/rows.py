@@ -1,181 +1,162 @@
-"""A task as a row of an outbox: checked as an enqueue would, with its id, its times made absolute.
+"""Rows of an outbox: a task with its id and absolute times, or the calls that start a workflow."""
 
-What only the service can tell (the queue is missing, an expiry has passed) is found by the relay.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, Final, ParamSpec, Protocol, get_args
+from typing import Any, Final, ParamSpec, Protocol, TypedDict, Unpack
 
 import msgspec
 
 from headrace.client.app import checks
 from headrace.client.app.posting import PreparedTask
-from headrace.client.calls import instant_text
+from headrace.client.calls import ApiCall, RawAnswer, reads
+from headrace.client.calls.batches import create_batch
+from headrace.client.calls.tasks import enqueue_entries
 from headrace.client.codec import Codec
-from headrace.client.sending import NewTask, task_entry
+from headrace.client.sending import NewTask, SpawnedTask, check_call, in_batch, task_entry
+from headrace.client.workflows import CallGroup, Workflow, chain, new_workflow_id
 from headrace.domain import limits
-from headrace.domain.errors import FieldError, InvalidRequest
-from headrace.domain.ids import new_task_id
-from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import DedupeUntil, Overwritable
-from headrace.domain.task_fields import SetBy, TaskField, texts
-from headrace.domain.values import convert
+from headrace.domain.ids import new_batch_id, new_idempotency_key, new_task_id
+from headrace.outbox.table import NewRow
+from headrace.wire.tasks import Enqueued, EnqueueResults
 
-TABLE: Final = "headrace_outbox"
-"""What the table is called, unless its user calls it something else."""
-
-ERROR_LENGTH: Final = 1000
-"""Characters that are kept of the error of a row."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewRow:
-    """A row to be written: ``entry`` is the JSON of the task as an enqueue carries it."""
-
-    task_id: str
-    queue: str
-    entry: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxRow(NewRow):
-    """A row as it stands; ``refused_at`` is set once the service will never take it as it is."""
-
-    seq: int
-    attempts: int = 0
-    error: str | None = None
-    refused_at: datetime | None = None
-
-    def __repr__(self) -> str:
-        """A short form for logs, without the payload."""
-        return f"<OutboxRow {self.task_id} for {self.queue}>"
+_CALLS: Final = '{"calls":'
+_TASKS: Final = "/tasks"
+_CALL_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 
 
 def new_row(queue: str, task: NewTask, codec: Codec, *, now: datetime) -> NewRow:
-    """Return the row that *task* of *queue* is; delays count from *now*.
+    """Return the row of *task* for *queue*; delays count from *now*.
 
-    Raises InvalidRequest naming every field that is wrong, PayloadTooLarge over 256 KiB.
+    Raises InvalidRequest for a name or an id that cannot be one and for a payload without JSON,
+    PayloadTooLarge over 256 KiB.  The service checks the other fields when the task is relayed.
     """
-    faults = [fault for check in _checks(queue, task) for fault in _faults(check)]
-    if faults:
-        raise checks.all_wrong(faults)
+    checks.name("queue", queue)
+    if task.id is not None:
+        checks.task_id("task.id", task.id)
     task_id = task.id or new_task_id(now)
-    due_at = task.scheduled_at
-    if task.delay_in_seconds:
-        due_at = now + timedelta(seconds=task.delay_in_seconds)
-    if task.unique_for_seconds is not None:
-        # The window is that of the write, and the service chooses the id.
-        dated = replace(task, scheduled_at=due_at or now, delay_in_seconds=None)
-    else:
-        dated = replace(task, id=task_id, scheduled_at=due_at, delay_in_seconds=None)
+    dated = _dated(task, now)
+    if task.unique_for_seconds is None:  # else the service chooses the id
+        dated = replace(dated, id=task_id)
+    elif dated.scheduled_at is None and dated.delay_in_seconds is None:
+        dated = replace(dated, scheduled_at=now)  # its window is that of the write
     return NewRow(task_id, queue, task_entry(dated, codec, path="task").decode(), now)
 
 
-def _faults(check: Callable[[], object]) -> Iterator[FieldError]:
-    try:
-        check()
-    except InvalidRequest as error:
-        yield from error.errors
+def _dated(task: NewTask, now: datetime) -> NewTask:
+    """Return *task* due at an instant instead of after a delay, unless the delay is wrong."""
+    delay, (_, longest) = task.delay_in_seconds, limits.DELAY_SECONDS
+    if task.scheduled_at is not None or not isinstance(delay, int | float):
+        return task
+    if not 0 <= delay <= longest:
+        return task
+    due_at = now + timedelta(seconds=delay) if delay else None
+    return replace(task, scheduled_at=due_at, delay_in_seconds=None)
 
 
-def _checks(queue: str, task: NewTask) -> Iterator[Callable[[], object]]:
-    """What is to be tried; each raises InvalidRequest for what it finds wrong."""
-    yield partial(checks.name, "queue", queue)
-    if task.id is not None:
-        yield partial(checks.task_id, "task.id", task.id)
-    for name in ("scheduled_at", "expires_at"):
-        moment = getattr(task, name)
-        if moment is not None:
-            yield partial(_instant, f"task.{name}", moment)
-    for name, bounds in _SECONDS.items():
-        number = getattr(task, name)
-        if number is not None:
-            yield partial(checks.seconds, f"task.{name}", number, bounds)
-    for name, check in _OTHERS.items():
-        value = getattr(task, name)
-        if value is not None:
-            yield partial(check, f"task.{name}", value)
-    if task.retry_strategy is not None:
-        yield partial(_retry_strategy, "task.retry_strategy", task.retry_strategy)
-    yield partial(_agree, task)
+# ---------------------------------------------------------------------------- workflows and batches
 
 
-def _text(field: TaskField, name: str, value: str) -> None:
-    checks.text(name, value, field)
+class BatchCallbacks(TypedDict, total=False):
+    """The callbacks of a batch; see `Client.batch`."""
+
+    on_ended: SpawnedTask | None
+    on_succeeded: SpawnedTask | None
+    on_failed: SpawnedTask | None
 
 
-_OTHERS: Final[Mapping[str, Callable[[str, Any], object]]] = {
-    **{field.api_name: partial(_text, field) for field in texts(SetBy.ENQUEUE)},
-    "dedupe_until": lambda field, value: checks.one_of(field, value, DedupeUntil),
-    "tags": checks.tags,
-    "priority": checks.priority,
-}
-_SECONDS: Final = {
-    "delay_in_seconds": limits.DELAY_SECONDS,
-    "keepalive_timeout_in_seconds": limits.KEEPALIVE_SECONDS,
-    "unique_for_seconds": limits.UNIQUE_SECONDS,
-}
+def workflow_row(
+    workflow: Workflow[Any] | CallGroup[Any], codec: Codec, *, id: str | None, now: datetime
+) -> NewRow:
+    """Return the row that starts *workflow* under *id*.  Raises InvalidRequest as its `start`."""
+    whole = chain(workflow) if isinstance(workflow, CallGroup) else workflow
+    name = id or new_workflow_id()
+    return _calls_row(name, whole.calls(name), codec, now)
 
 
-def _instant(field: str, moment: object) -> None:
-    if not isinstance(moment, datetime):
-        raise checks.wrong(field, f"must be a datetime, not {type(moment).__name__}")
-    instant_text(moment, field=field)
+def batch_row(
+    calls: Iterable[SpawnedTask],
+    codec: Codec,
+    *,
+    id: str | None,
+    now: datetime,
+    **callbacks: Unpack[BatchCallbacks],
+) -> NewRow:
+    """Return the row that creates a batch under *id*, and enqueues *calls* as its members.
+
+    Raises InvalidRequest for no calls, and what `new_row` does.
+    """
+    members: dict[str, list[bytes]] = {}
+    name, total = id or new_batch_id(now), 0
+    for place, call in enumerate(calls):
+        check_call(call, f"calls[{place}]")
+        task = in_batch(replace(_dated(call, now), id=call.id or new_task_id(now)), name)
+        entry = task_entry(task, codec, path=f"calls[{place}]")
+        members.setdefault(call.queue, []).append(entry)
+        total += 1
+    if not total:
+        raise checks.wrong("calls", "must be one at least")
+    enqueues = (
+        enqueue_entries(queue, some)
+        for queue, entries in members.items()
+        for some in _parted(entries)
+    )
+    create = create_batch(id=name, total=total, **callbacks)
+    return _calls_row(name, [create, *enqueues], codec, now)
 
 
-def _agree(task: NewTask) -> None:
-    """Check what must go together."""
-    if task.scheduled_at is not None and task.delay_in_seconds is not None:
-        message = "give either scheduled_at or delay_in_seconds, not both"
-        names = ("task.delay_in_seconds", "task.scheduled_at")
-        raise checks.all_wrong([FieldError(name, message) for name in names])
-    if _too_early(task.expires_at, task.scheduled_at):
-        raise checks.wrong("task.expires_at", "must be after scheduled_at")
-    named = task.overwrite_on_duplicate
-    unknown = [name for name in named or () if name not in get_args(Overwritable)]
-    if unknown:
-        raise checks.wrong("task.overwrite_on_duplicate", f"cannot name {', '.join(unknown)}")
-    if task.dedupe_key is None:
-        needing = {
-            "overwrite_on_duplicate": named,
-            "dedupe_until": task.dedupe_until == DedupeUntil.START,
-            "unique_for_seconds": task.unique_for_seconds is not None,
-        }
-        for field in filter(needing.get, needing):
-            raise checks.wrong(f"task.{field}", "needs a dedupe_key")
-    if task.unique_for_seconds is not None and task.id is not None:
-        raise checks.wrong("task.id", "and unique_for_seconds exclude each other")
+def _parted(entries: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Cut *entries* into calls of 25 entries and 4 MiB at most."""
+    batch: list[bytes] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == limits.BATCH or size + len(entry) >= _CALL_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(entry) + 1
+    yield batch
 
 
-def _too_early(end: object, start: object) -> bool:
-    """Whether *end* comes too early; of two instants that can be compared."""
-    if not (isinstance(end, datetime) and isinstance(start, datetime)):
-        return False
-    return None not in (end.utcoffset(), start.utcoffset()) and end <= start
+def _calls_row(id: str, calls: Iterable[ApiCall[Any]], codec: Codec, now: datetime) -> NewRow:
+    checks.task_id("id", id)
+    stored = [(call.path, call.body(codec)) for call in calls if call.body is not None]
+    queue = next(path for path, _ in stored if path.endswith(_TASKS)).split("/")[-2]
+    bodies = [{"path": path, "body": msgspec.Raw(body)} for path, body in stored]
+    return NewRow(id, queue, msgspec.json.encode({"calls": bodies}).decode(), now)
 
 
-def _retry_strategy(field: str, given: RetryStrategy | Mapping[str, Any] | None) -> None:
-    if not isinstance(given, Mapping):
-        checks.retry_strategy(field, given)
-        return
-    known = {one.name for one in fields(RetryStrategy)}
-    faults = [FieldError(f"{field}.{name}", "is no field") for name in given if name not in known]
-    if faults:
-        raise checks.all_wrong(faults)
-    try:
-        strategy = convert(dict(given), RetryStrategy)
-    except msgspec.ValidationError as error:
-        raise checks.wrong(field, f"cannot be read: {error}") from None
-    if strategy.kind is Backoff.INTERVALS:
-        stated = given.get("max_retries", len(strategy.intervals))
-        if stated != len(strategy.intervals):
-            raise checks.wrong(f"{field}.max_retries", "must be the number of intervals")
-    checks.retry_strategy(field, strategy)
+class _StoredCall(msgspec.Struct):
+    path: str
+    body: msgspec.Raw
 
+
+class _StoredCalls(msgspec.Struct):
+    calls: list[_StoredCall]
+
+
+_decode_calls: Final = msgspec.json.Decoder(_StoredCalls).decode
+
+
+def calls_of(row: NewRow) -> list[ApiCall[list[Enqueued]]] | None:
+    """Return the calls that *row* starts a workflow or a batch with; None for a task.
+
+    They have the ids of all that they create, so sending them again changes nothing.
+    """
+    if not row.entry.startswith(_CALLS):
+        return None
+    stored = _decode_calls(row.entry).calls
+    return [_call(one.path, bytes(one.body)) for one in stored]
+
+
+def _call(path: str, body: bytes) -> ApiCall[list[Enqueued]]:
+    def read(answer: RawAnswer) -> list[Enqueued]:
+        return reads(EnqueueResults)(answer).results if path.endswith(_TASKS) else []
+
+    return ApiCall("POST", path, read, body=lambda _: body, key=new_idempotency_key())
+
+
+# --------------------------------------------------------------------------------- task functions
 
 P = ParamSpec("P")
 

@@ -29,10 +29,11 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType
 
 
 def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
-    first, enqueue, background, tests = FOR_SQLALCHEMY
+    first, enqueue, workflows, background, tests = FOR_SQLALCHEMY
     exec(first, vars(shop))  # noqa: S102 (that is what is tested)
     with MemoryService() as service, service.serving(shop.app):
         exec(enqueue, vars(shop))  # noqa: S102 (likewise)
+        exec(workflows, vars(shop))  # noqa: S102 (likewise)
         exec(background, vars(shop))  # noqa: S102 (likewise)
         service.client.create_queue("archive")
         shop.outbox.relay(shop.engine, shop.app).drain()
@@ -42,7 +43,7 @@ def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
     shop.test_a_receipt_is_sent()
 
     assert shop.receipt in [task.id for task in mail]
-    assert (len(mail), len(archive)) == (4, 1)
+    assert (len(mail), len(archive)) == (7, 1)
 
 
 DJANGO = """
@@ -81,4 +82,4 @@ def test_the_part_for_django_runs_as_it_stands(tmp_path: Path) -> None:
         timeout=60,
     )
 
-    assert ran.stdout == "{'CREATED': 5}\n", ran.stderr
+    assert ran.stdout == "{'CREATED': 6}\n", ran.stderr

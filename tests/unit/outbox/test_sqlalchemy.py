@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from headrace import NewTask
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
-from headrace.outbox.relay import Relay, SettledRows
-from headrace.outbox.rows import OutboxRow
+from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from headrace.outbox.sqlalchemy.table import open_url
+from headrace.outbox.table import OutboxRow, SettledRows
 from tests.faults import FaultyService
 from tests.unit.outbox.shop import OUTBOX, Order, Shop, send_receipt, shop_in
 from tests.waiting import until

@@ -13,9 +13,9 @@
 Needs ``headrace[django]``.  Its model is loaded with the first row, when Django is ready.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from django.db import transaction
 
@@ -23,10 +23,21 @@ from headrace.client.app.app import App
 from headrace.client.app.posting import PreparedTask
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.sending import NewTask
+from headrace.client.sending import NewTask, SpawnedTask
 from headrace.client.settings import utc_now
+from headrace.client.workflows import CallGroup, Workflow
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import Preparing, new_row, prepared_call, prepared_calls, prepared_tasks
+from headrace.outbox.rows import (
+    BatchCallbacks,
+    Preparing,
+    batch_row,
+    new_row,
+    prepared_call,
+    prepared_calls,
+    prepared_tasks,
+    workflow_row,
+)
+from headrace.outbox.table import NewRow
 
 if TYPE_CHECKING:
     from headrace.outbox.django.table import DjangoTable
@@ -74,6 +85,27 @@ class DjangoOutbox:
         """Write any number of tasks of *queue*; ids in order."""
         return self._write(prepared_tasks(queue, tasks, self._codec))
 
+    def start(self, workflow: Workflow[Any] | CallGroup[Any], *, id: str | None = None) -> str:
+        """Write the start of a workflow, chain, group or chord; return the id of the workflow.
+
+        Raises InvalidRequest as `Workflow.start`.
+        """
+        return self._insert([workflow_row(workflow, self._codec, id=id, now=self._now())])[0]
+
+    def batch(
+        self,
+        calls: Iterable[SpawnedTask],
+        *,
+        id: str | None = None,
+        **callbacks: Unpack[BatchCallbacks],
+    ) -> str:
+        """Write a batch with *calls* as its members; return its id.
+
+        Raises InvalidRequest for no calls, and what `enqueue` does.
+        """
+        row = batch_row(calls, self._codec, id=id, now=self._now(), **callbacks)
+        return self._insert([row])[0]
+
     def open(self) -> "DjangoTable":
         """Return the outbox, to look at it or relay it."""
         from headrace.outbox.django.table import DjangoTable  # noqa: PLC0415 (once Django is ready)
@@ -86,7 +118,9 @@ class DjangoOutbox:
 
     def _write(self, tasks: Iterable[PreparedTask]) -> list[str]:
         now = self._now()
-        rows = [new_row(one.queue, one.task, one.codec, now=now) for one in tasks]
+        return self._insert([new_row(one.queue, one.task, one.codec, now=now) for one in tasks])
+
+    def _insert(self, rows: Sequence[NewRow]) -> list[str]:
         self.open().insert(rows)
         transaction.on_commit(wake_relays, using=self._using)
         return [row.task_id for row in rows]

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from django.db import models
 
-from headrace.outbox.rows import ERROR_LENGTH, TABLE
+from headrace.outbox.table import ERROR_LENGTH, TABLE
 
 
 class OutboxEntry(models.Model):

@@ -20,8 +20,16 @@ from django.utils import timezone
 from headrace.client.settings import utc_now
 from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.outbox.django.apps import LABEL
-from headrace.outbox.relay import OutboxState, RowFault, Send, SettledRows
-from headrace.outbox.rows import ERROR_LENGTH, TABLE, NewRow, OutboxRow
+from headrace.outbox.table import (
+    ERROR_LENGTH,
+    TABLE,
+    NewRow,
+    OutboxRow,
+    OutboxState,
+    RowFault,
+    Send,
+    SettledRows,
+)
 
 Rows: TypeAlias = Any
 """Some of the table's rows, a QuerySet: Django has no types."""

@@ -11,9 +11,9 @@
 Needs ``headrace[sqlalchemy]``.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, Unpack
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -23,18 +23,22 @@ from headrace.client.app.app import App
 from headrace.client.app.posting import PreparedTask
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.sending import NewTask
+from headrace.client.sending import NewTask, SpawnedTask
 from headrace.client.settings import utc_now
+from headrace.client.workflows import CallGroup, Workflow
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
 from headrace.outbox.rows import (
-    TABLE,
+    BatchCallbacks,
     Preparing,
+    batch_row,
     new_row,
     prepared_call,
     prepared_calls,
     prepared_tasks,
+    workflow_row,
 )
 from headrace.outbox.sqlalchemy.table import SqlAlchemyTable, outbox_table
+from headrace.outbox.table import TABLE, NewRow
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session
@@ -101,6 +105,36 @@ class SqlAlchemyOutbox:
         """Write any number of tasks of *queue*; ids in order."""
         return self._write(session, prepared_tasks(queue, tasks, self._codec))
 
+    def start(
+        self,
+        session: Transaction,
+        workflow: Workflow[Any] | CallGroup[Any],
+        *,
+        id: str | None = None,
+    ) -> str:
+        """Write the start of a workflow, chain, group or chord; return the id of the workflow.
+
+        Raises InvalidRequest as `Workflow.start`.
+        """
+        now = self._now()
+        return self._insert(session, [workflow_row(workflow, self._codec, id=id, now=now)])[0]
+
+    def batch(
+        self,
+        session: Transaction,
+        calls: Iterable[SpawnedTask],
+        *,
+        id: str | None = None,
+        **callbacks: Unpack[BatchCallbacks],
+    ) -> str:
+        """Write a batch with *calls* as its members; return its id.
+
+        Raises InvalidRequest for no calls, and what `enqueue` does.
+        """
+        now = self._now()
+        row = batch_row(calls, self._codec, id=id, now=now, **callbacks)
+        return self._insert(session, [row])[0]
+
     def open(self, engine: "sa.Engine | AsyncEngine") -> "SqlAlchemyTable":
         """Return the outbox in the database of *engine*, to look at it or relay it."""
         return SqlAlchemyTable(engine, self.table)
@@ -114,6 +148,9 @@ class SqlAlchemyOutbox:
     def _write(self, session: Transaction, tasks: Iterable[PreparedTask]) -> list[str]:
         now = self._now()
         rows = [new_row(one.queue, one.task, one.codec, now=now) for one in tasks]
+        return self._insert(session, rows)
+
+    def _insert(self, session: Transaction, rows: Sequence[NewRow]) -> list[str]:
         values = [
             {
                 "task_id": row.task_id,

@@ -17,8 +17,15 @@ from sqlalchemy.pool import NullPool
 from headrace.client.app import checks
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound, Unavailable
-from headrace.outbox.relay import OutboxState, RowFault, Send, SettledRows
-from headrace.outbox.rows import ERROR_LENGTH, TABLE, OutboxRow
+from headrace.outbox.table import (
+    ERROR_LENGTH,
+    TABLE,
+    OutboxRow,
+    OutboxState,
+    RowFault,
+    Send,
+    SettledRows,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine

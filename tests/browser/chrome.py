@@ -81,7 +81,7 @@ def dry_run(browser: Browser, url: str, state: Any) -> str:
     with opened(browser, Window(script=False), state) as (_, page):
         page.goto(f"{url}/console/queues/mail?state=DEAD")
         page.get_by_role("button", name="Restart all that match").click()
-        page.get_by_text("Nothing is changed yet").wait_for()
+        page.get_by_text("Nothing has changed yet").wait_for()
         return str(urlsplit(page.url).path.rpartition("/")[2])
 
 
@@ -90,7 +90,7 @@ def deleted(browser: Browser, url: str, state: Any) -> str:
     with opened(browser, Window(script=False), state) as (_, page):
         page.goto(f"{url}/console/queues/ngsi.entities?state=READY")
         page.get_by_role("button", name="Delete all that match").click()
-        page.get_by_text("Nothing is changed yet").wait_for()
+        page.get_by_text("Nothing has changed yet").wait_for()
         page.get_by_role("button", name="Delete only 5").click()
         page.get_by_text("Done: 5 tasks").wait_for()
         return str(urlsplit(page.url).path.rpartition("/")[2])

@@ -19,13 +19,13 @@ class Names:
     task: str  #: a dead one
     schedule: str  #: a paused one
     key: str
-    set: str  #: what a dry run saw
+    set: str  #: a dry run
     batch: str
     action: str = ""  #: one that the service did
 
 
 def names_of(fixtures: Fixtures, seen: str, done: str) -> Names:
-    """Names of the fixtures, of the set that a dry run saw, and of an action that was *done*."""
+    """Names of the fixtures, of the dry run that was *seen*, and of an action that was *done*."""
     return Names("mail", fixtures.dead, "digest", fixtures.viewer.id, seen, "night", done)
 
 
@@ -44,7 +44,6 @@ def pages(names: Names) -> dict[str, str]:
             "queue": names.queue,
             "id": ids.get(kind, names.task),
             "name": names.schedule,
-            "set": names.set,
             "path": "no/such/page",
         }
         for action in _ACTIONS.get(kind, ()) if "{action}" in route else ("",):
@@ -52,7 +51,7 @@ def pages(names: Names) -> dict[str, str]:
             words = re.findall(r"[\w-]+", route.removeprefix("/console"))
             name = "-".join(action if word == "action" else word for word in words)
             found[name or "all"] = path
-    return found
+    return {**found, "dry-run": f"/console/actions/{names.set}"}
 
 
 def states(fixtures: Fixtures) -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_one_restarts_exactly_what_matches(console: Console, enter: Enter) -> No
     user.tab_to("Filter and order").press("Enter")
     user.type("Error has", "gateway").open("Show")
     user.open("Restart all that match")
-    user.page.get_by_text("Nothing is changed yet").wait_for()
+    user.page.get_by_text("Nothing has changed yet").wait_for()
     assert user.heading == "Restart 8 tasks of sms?"
     late = let_die(console.client, "sms", 1, "gateway timeout")
     user.open("Restart 8 tasks")

@@ -78,7 +78,7 @@ def test_a_list_is_kept_by_the_deletion_of_one_task_and_its_undo(mail: Browser) 
     assert link_of(asked.page, "Cancel") == task.url
     assert deleted.headers["location"] == here.url
     assert undone.headers["location"] == here.url
-    assert "1 task back." in mail.follow(undone).text
+    assert "1 task restored." in mail.follow(undone).text
 
 
 @pytest.mark.parametrize("action", ["pause", "recount", "reindex"])

@@ -92,14 +92,14 @@ def begun(mail: Browser) -> Shown:
 def test_what_is_cancelled_is_over_and_says_how_much_was_done(mail: Browser) -> None:
     over = mail.follow(decide(mail, begun(mail), "cancel"))
 
-    assert "Cancelled: 250 tasks deleted before." in over.text
-    assert "Not touched 50" in over.text
+    assert "Cancelled after 250 tasks deleted." in over.text
+    assert "Not reached 50" in over.text
     mail.use.action_work.run()
     assert mail.count("mail") == 50
     [entry] = mail.audited("delete")
     assert (entry.matched, entry.changed, entry.stopped) == (300, 250, "cancelled")
     back = mail.follow(mail.submit(over.page, "/console/undo"))
-    assert "250 tasks back." in back.text
+    assert "250 tasks restored." in back.text
 
 
 def test_actions_are_listed_and_found_from_their_queue_and_the_audit(mail: Browser) -> None:
@@ -150,8 +150,8 @@ def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     refused = decide(mail, confirm, "all")
 
     assert refused.status == 409
-    assert "look again" in refused.text
-    assert "This look is too old to act on." in mail.get(confirm.url).text
+    assert "run it again" in refused.text
+    assert "This dry run is more than an hour old." in mail.get(confirm.url).text
     assert mail.count("mail", State.DEAD) == 6
     mail.clock.forward(timedelta(days=7).total_seconds())
     assert mail.another().sign_in().get(confirm.url).status == 404

@@ -80,7 +80,7 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
         TaskAction(BulkAction.CANCEL, "Cancel", "cancelled",
                    "Dead at once, as cancelled, and no failure. A worker that is at it hears of it "
                    "with its next heartbeat, after a third of the keepalive at the latest, and "
-                   "stops.", danger=True, permission=Permission.CANCEL, otherwise="Let it be"),
+                   "stops.", danger=True, permission=Permission.CANCEL, otherwise="Keep it"),
         TaskAction(BulkAction.DELETE, "Delete", "deleted",
                    "Gone. A worker that is at it is not stopped, but its report will find "
                    "nothing.", danger=True),
@@ -173,16 +173,14 @@ def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
     done = (
         f"{formatting.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""
     )
-    return Flash(
-        "failed", f"{done}{formatting.number(len(left))} left alone: {reasons}."[:500], undo
-    )
+    return Flash("failed", f"{done}{formatting.number(len(left))} skipped: {reasons}."[:500], undo)
 
 
 def why(result: str, detail: str | None) -> str:
     """Return why a task was left alone, in words."""
     if result == "NOT_FOUND":
-        return "it is not in this queue any more"
-    return SAID.get(detail or "", detail or "it changed meanwhile")
+        return "it is no longer in this queue"
+    return SAID.get(detail or "", detail or "it has changed")
 
 
 @routes.post(urls.TASK_ACTION, Permission.CANCEL)  # what the action itself takes is checked too

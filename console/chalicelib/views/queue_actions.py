@@ -207,11 +207,11 @@ def undo(context: RequestContext) -> Reply:
             undo_ids.pop(0)
         if use.now() >= until:
             break
-    text = f"{formatting.count_of(restored, 'task')} back."
+    text = f"{formatting.count_of(restored, 'task')} restored."
     if left:
         text += (
-            f" {formatting.number(left)} left alone: back already, past their retention, or their"
-            " id or dedupe key is another task's by now."
+            f" {formatting.number(left)} skipped: already restored, past their retention, or"
+            " another task has their id or dedupe key."
         )
     if undo_ids:
         more = Flash("done", f"{text} There are more.", " ".join(undo_ids[:_UNDOS]))

@@ -1,4 +1,4 @@
-"""Actions on many tasks that the service carries out: the list, and each with its progress."""
+"""Actions on many tasks: the list, and a page for each with its progress."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,8 +22,8 @@ from .search_box import list_box
 from .selections import REFRESH_SECONDS, begin_look, confirm, selection_page, which, work_on
 
 _WORDS: Final = {
-    ActionStatus.LOOKING: "looking for its tasks",
-    ActionStatus.RUNNING: "going on",
+    ActionStatus.LOOKING: "finding tasks",
+    ActionStatus.RUNNING: "running",
     ActionStatus.PAUSED: "paused",
     ActionStatus.DONE: "done",
     ActionStatus.CANCELLED: "cancelled",
@@ -59,9 +59,9 @@ class RunsPage(Page):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage(Page):
-    """How far an action is: ``done`` of ``count``, drawn as a bar unless ``count`` is 0.
+    """The progress of an action: ``done`` of ``count``, drawn as a bar unless ``count`` is 0.
 
-    ``refresh`` is after how many seconds to look again, None when nothing changes any more.
+    The page reloads after ``refresh`` seconds, or not if that is None.
     """
 
     template: ClassVar[str] = "action.html"
@@ -118,8 +118,8 @@ def show_all(context: RequestContext) -> Reply:
         pager=wanted.pager(len(page.shown)),
         empty=wanted.empty(
             Empty(
-                "Restarts, deletions and other actions on many tasks would be here for 30 days. "
-                "The list of a queue's tasks and the page of errors begin them."
+                "Actions on many tasks are shown here for 30 days. Start one from the list of a "
+                "queue's tasks, or from the errors."
             )
         ),
     )
@@ -146,7 +146,7 @@ def steer(context: RequestContext) -> Reply:
     if wanted not in turns:
         return Redirect(here)
     work_on(context, turns[wanted](run.id))
-    said = {"pause": "It rests.", "resume": "It goes on.", "cancel": "It is cancelled."}
+    said = {"pause": "Paused.", "resume": "Resumed.", "cancel": "Cancelled."}
     return Redirect(here, Flash("done", said[wanted]))
 
 
@@ -170,14 +170,14 @@ def _row(context: RequestContext, run: Action) -> RunRow:
 def _text(run: Action) -> str:
     one = run.queues[0] if len(run.queues) == 1 else None
     place = one or formatting.count_of(len(run.queues), "queue")
-    tasks = "all that match" if run.total is None else formatting.count_of(run.total, "task")
+    tasks = "all matching tasks" if run.total is None else formatting.count_of(run.total, "task")
     return formatting.upon(ACTIONS[run.action.value].verb, f"{tasks} of {place}")
 
 
 def _progress(run: Action) -> str:
     if run.total is None:
         return _WORDS[run.status]
-    return f"{_WORDS[run.status]}, {formatting.number(run.at)} done with"
+    return f"{_WORDS[run.status]}, {formatting.number(run.at)} processed"
 
 
 def _page(context: RequestContext, run: Action) -> RunPage:
@@ -189,7 +189,7 @@ def _page(context: RequestContext, run: Action) -> RunPage:
         question=_text(run),
         summary=_summary(run, action),
         detail=_detail(run),
-        trouble=f"It cannot go on: {run.trouble}." if run.trouble else "",
+        trouble=f"Stopped: {run.trouble}." if run.trouble else "",
         done=run.at,
         count=run.total or 0,
         numbers=_numbers(run, action),
@@ -203,27 +203,27 @@ def _page(context: RequestContext, run: Action) -> RunPage:
 
 def _summary(run: Action, action: TaskAction) -> str:
     if run.total is None:
-        return "Looking for its tasks. Nothing is changed yet."
+        return "Finding tasks. Nothing has changed yet."
     changed = f"{formatting.count_of(run.changed, 'task')} {action.done}"
     so_far = f"{formatting.number(run.at)} of {formatting.count_of(run.total, 'task')}"
     match run.status:
         case ActionStatus.DONE:
             return f"Done: {changed}."
         case ActionStatus.CANCELLED:
-            return f"Cancelled: {changed} before."
+            return f"Cancelled after {changed}."
         case ActionStatus.FAILED:
-            return f"Failed: {changed} before."
+            return f"Failed after {changed}."
         case ActionStatus.PAUSED:
-            return f"Resting: {so_far} so far."
-    return f"Going on: {so_far} so far."
+            return f"Paused: {so_far}."
+    return f"Running: {so_far}."
 
 
 def _detail(run: Action) -> str:
     if run.has_ended:
         return ""
     if run.status is ActionStatus.PAUSED:
-        return "It goes on when somebody resumes it, within 7 days of the look."
-    return "The service does it. You may leave this page, or close the browser: it goes on."
+        return "Resume it within 7 days of its dry run."
+    return "The service runs it. You can leave this page."
 
 
 def _numbers(run: Action, action: TaskAction) -> tuple[Fact, ...]:
@@ -234,10 +234,10 @@ def _numbers(run: Action, action: TaskAction) -> tuple[Fact, ...]:
     )
     rest = (run.total or 0) - run.at
     return (
-        Fact("Matched", "not known yet" if run.total is None else formatting.number(run.total)),
+        Fact("Matched", "unknown" if run.total is None else formatting.number(run.total)),
         Fact(action.done.capitalize(), formatting.number(run.changed)),
-        Fact("Left alone", f"{formatting.number(left)}{': ' if left else ''}{reasons}"),
-        *((Fact("Not touched", formatting.number(rest)),) if rest else ()),
+        Fact("Skipped", f"{formatting.number(left)}{': ' if left else ''}{reasons}"),
+        *((Fact("Not reached", formatting.number(rest)),) if rest else ()),
     )
 
 
@@ -246,7 +246,7 @@ def _who(context: RequestContext, run: Action) -> tuple[Fact, ...]:
     audit = context.url(urls.AUDIT, {SEARCHED: " ".join(terms)})
     return (
         Fact("By", run.by, url=audit),
-        Fact("Why", run.reason or "no reason was given"),
+        Fact("Why", run.reason or "no reason given"),
         Fact("Begun", at=run.started_at or run.as_of),
         *((Fact("Ended", at=run.ended_at),) if run.ended_at else ()),
         Fact("Id", run.id, code=True),
@@ -261,11 +261,11 @@ def _forms(context: RequestContext, run: Action) -> tuple[Confirm, ...]:
             turn = Choice("pause", "Pause")
         forms.append(Confirm(here, (Choice("cancel", "Cancel the rest", danger=True), turn)))
     if run.has_ended and run.found > run.at:
-        forms.append(Confirm(here, (Choice("again", "Look for the others"),)))
+        forms.append(Confirm(here, (Choice("again", "Find the other tasks"),)))
     undos = [] if run.goes_on else [*filter(context.use.undos.remains, run.undos.values())]
     if undos and run.changed:
         tasks = formatting.count_of(run.changed, "task")
         hidden = (Hidden("undo", " ".join(undos)), Hidden(BACK, context.here))
-        undo = Choice("", f"Undo: bring {tasks} back")
+        undo = Choice("", f"Undo: restore {tasks}")
         forms.append(Confirm(context.url(urls.UNDO), (undo,), hidden=hidden))
     return tuple(forms)

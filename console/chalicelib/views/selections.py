@@ -142,8 +142,7 @@ def _check_seal(context: RequestContext, found: Action) -> None:
         raise Forbidden("this confirmation is not of this set of tasks: open its page again")
     if context.now > found.as_of + LASTS:
         lasts = formatting.duration(LASTS.total_seconds())
-        message = f"the look at these tasks is over {lasts} old"
-        raise Conflict(f"{message}: look again, and confirm what is there now")
+        raise Conflict(f"this dry run is over {lasts} old: run it again, and confirm the new one")
 
 
 # -- the page --------------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ def selection_page(
     tasks = formatting.count_of(found.found, "task")
     question = f"{formatting.upon(action.verb, f'{tasks} of {place}')}?"
     if found.total is None:
-        question = f"{formatting.upon(action.verb, f'all that match in {place}')}: looking"
+        question = f"{formatting.upon(action.verb, f'all matching tasks of {place}')}: finding them"
     old = context.now > found.as_of + LASTS
     return SelectionPage(
         title=question,
@@ -170,10 +169,12 @@ def selection_page(
         question=question,
         summary=_summary(found, action, old=old),
         detail=_detail(found, action),
-        trouble=f"Looking stopped: {found.trouble}. Nothing was changed." if found.trouble else "",
+        trouble=f"The dry run stopped: {found.trouble}. Nothing has changed."
+        if found.trouble
+        else "",
         filter=which(found.queues, found.where.fields(), found.to_queue, found.as_of, found.by),
         numbers=(
-            Fact("Looked at", formatting.number(found.looked_at)),
+            Fact("Checked", formatting.number(found.looked_at)),
             Fact("Matched", formatting.number(found.found)),
         ),
         samples=_samples(context, found),
@@ -189,14 +190,14 @@ def _summary(found: Action, action: TaskAction, *, old: bool) -> str:
     looked = formatting.count_of(found.looked_at, "task")
     if found.total is None:
         fit = formatting.number(found.found)
-        return f"Looked at {looked} so far, {fit} of them fit. Nothing is changed."
+        return f"Checked {looked} so far; {fit} match. Nothing has changed."
     if old:
-        return "This look is too old to act on. Look again: what is there now may be another set."
+        return "This dry run is more than an hour old. Run it again: the tasks may have changed."
     if not found.found:
-        return f"No task fits, of {looked} looked at. There is nothing to {action.verb.lower()}."
+        return f"No task matches, of {looked} checked."
     return (
-        "Nothing is changed yet. Exactly these tasks are meant: none that comes later, and "
-        "none that has changed by then."
+        "Nothing has changed yet. The action takes exactly these tasks: no later ones, and none "
+        "that change before it reaches them."
     )
 
 
@@ -205,7 +206,7 @@ def _detail(found: Action, action: TaskAction) -> str:
     if not found.total:
         return ""
     lasting = f" {undo_words()}" if action.action is BulkAction.DELETE else ""
-    return f"{action.detail}{lasting} The service does it: you may leave the page then."
+    return f"{action.detail}{lasting} The service runs it: you can leave the page."
 
 
 def which(
@@ -223,8 +224,8 @@ def which(
             text = text.lower().replace(",", ", ")
         facts.append(Fact(_NAMES.get(name, name.capitalize()), text))
     if to_queue:
-        facts.append(Fact("Goes to", to_queue))
-    return (*facts, Fact("Seen", at=seen_at), Fact("By", by))
+        facts.append(Fact("To queue", to_queue))
+    return (*facts, Fact("As of", at=seen_at), Fact("By", by))
 
 
 def _samples(context: RequestContext, found: Action) -> tuple[SeenTask, ...]:
@@ -272,7 +273,7 @@ def _decision(
 
 def _choices(found: Action, action: TaskAction, *, old: bool) -> tuple[Choice, ...]:
     if old or found.trouble:
-        return (Choice("again", "Look again"),)
+        return (Choice("again", "Run it again"),)
     if not found.total:
         return ()
     whole = formatting.upon(action.verb, formatting.count_of(found.found, "task"))

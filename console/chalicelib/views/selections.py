@@ -59,7 +59,7 @@ class SeenTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionPage(Page):
-    """What would be done to which tasks; ``refresh`` is after how many seconds to look again."""
+    """A dry run and its confirmation; the page reloads after ``refresh`` seconds."""
 
     template: ClassVar[str] = "selection.html"
     question: str
@@ -76,7 +76,7 @@ class SelectionPage(Page):
 
 @routes.post(urls.MATCHING, Permission.OPERATE)
 def look(context: RequestContext) -> Reply:
-    """Begin a dry run of an action on all tasks that the address asks for."""
+    """Begin a dry run on all tasks that match the query of the address."""
     wanted = TaskQuery(context)
     action = action_named(context.request.given("action"))
     if wanted.errors:
@@ -88,7 +88,7 @@ def look(context: RequestContext) -> Reply:
 def begin_look(
     context: RequestContext, action: BulkAction, queues: Sequence[str], where: TaskFilter
 ) -> Redirect:
-    """Begin a dry run, and return the way to its page."""
+    """Begin a dry run, and redirect to its page."""
     found = context.use.actions.look(action, queues, where)
     work_on(context, found)
     return Redirect(context.url(urls.ACTION, {BACK: context.back}, id=found.id))
@@ -124,7 +124,7 @@ def work_on(context: RequestContext, run: Action) -> None:
 
 
 def _seal(context: RequestContext, found: Action) -> list[Any]:
-    """Return the state that a confirmation signs: all of it must be as it was when shown."""
+    """Return the state that a confirmation signs; it must not have changed since it was shown."""
     fields = repr(sorted(found.where.fields().items()))
     return [
         found.id,
@@ -167,7 +167,7 @@ def selection_page(
         title=question,
         crumbs=way,
         question=question,
-        summary=_summary(found, action, old=old),
+        summary=_summary(found, old=old),
         detail=_detail(found, action),
         trouble=f"The dry run stopped: {found.trouble}. Nothing has changed."
         if found.trouble
@@ -186,7 +186,7 @@ def selection_page(
     )
 
 
-def _summary(found: Action, action: TaskAction, *, old: bool) -> str:
+def _summary(found: Action, *, old: bool) -> str:
     looked = formatting.count_of(found.looked_at, "task")
     if found.total is None:
         fit = formatting.number(found.found)
@@ -216,7 +216,7 @@ def which(
     seen_at: datetime,
     by: str,
 ) -> tuple[Fact, ...]:
-    """Return which tasks are meant, in words."""
+    """Return the queues and the filter of an action, in words."""
     facts = [Fact("Queue" if len(queues) == 1 else "Queues", ", ".join(queues))]
     for name, value in where.items():
         text = tags_text(value) if name == "tags" else str(value)
@@ -241,7 +241,7 @@ def _samples(context: RequestContext, found: Action) -> tuple[SeenTask, ...]:
 
 
 def reason_field(context: RequestContext, error: HeadraceError | None = None) -> Field:
-    """Return the field for why something is done, which others read in the audit."""
+    """Return the field for the reason, which the audit keeps."""
     wrong = (
         next((one.message for one in error.errors if one.field == "reason"), "") if error else ""
     )

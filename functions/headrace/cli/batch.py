@@ -36,7 +36,7 @@ def batch_command() -> None:
 
 @batch_command.command("list", example="headrace batch list --prefix import-")
 @click.option("--prefix", metavar="TEXT", help="Only ids with this prefix.")
-@click.option("--parts", is_flag=True, help="Also those that workflows create for their steps.")
+@click.option("--parts", is_flag=True, help="Also the batches that workflows create for steps.")
 @click.option("--query", metavar="TEXT", help="A query as in the console: 'state:open dead:yes'.")
 @limit_option
 @click.pass_obj

@@ -1,6 +1,6 @@
 """The base of every command: help with an example, and options that every command takes.
 
-The function of a command gets the session and returns its exit code; None is 0.
+The function of a command gets the session and returns an exit code, or None for 0.
 """
 
 import importlib

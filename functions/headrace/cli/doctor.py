@@ -99,7 +99,7 @@ def write_advice(care: FileCare) -> Advice:
 
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
-    """Return the problems of *queue*; *workers* is None if the key may not list them."""
+    """Return the problems of *queue*; *workers* are None for a key that may not list them."""
     name = queue.name
     found = [
         hint(f"queue {name}", seen, advice)

@@ -71,7 +71,7 @@ filter_options: Final = options(
 
 
 def take_filters(given: dict[str, Any]) -> dict[str, Any]:
-    """Remove the filters from the options of a command, and return those that were given."""
+    """Remove the filters from the options of a command, and return the given ones."""
     found = {
         "state": ",".join(_states(given.pop("state"))) or None,
         "tags": given.pop("tags"),

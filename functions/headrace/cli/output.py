@@ -122,7 +122,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 
 def cell(value: object, style: str = "") -> Text:
-    """Return *value* as a table cell; None is a dash, control characters are escaped."""
+    """Return *value* as a table cell: a dash for None, and no control characters."""
     return Text(escape_unseen(_text_of(value)), style=style)
 
 
@@ -152,7 +152,7 @@ def _text_of(value: object) -> str:
 
 
 def when(instant: datetime | None) -> str:
-    """Return an instant in UTC and whole seconds; None is a dash."""
+    """Return an instant in UTC and whole seconds, or a dash for None."""
     return "-" if instant is None else f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 

@@ -17,7 +17,7 @@ _ALERTS: Final = {
 
 
 def limits_of(queue: Queue) -> str | None:
-    """Return the limits on deliveries; None if there are none."""
+    """Return the limits on deliveries, or None without any."""
     dequeuing = queue.dequeuing_settings
     parts = [
         "paused" if dequeuing.dequeuing_paused else "",

@@ -76,7 +76,7 @@ class Smoke:
         return f"{self.queue}-task"
 
     def until(self, look: Callable[[], T | None], what: str) -> T:
-        """Return what *look* finds, trying every second.  Raises WrongAnswer after a minute."""
+        """Return the result of *look*, called every second.  Raises WrongAnswer after a minute."""
         began = self.now()
         while (found := look()) is None:
             if self.now() - began > timedelta(seconds=_SECONDS):

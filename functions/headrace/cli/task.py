@@ -1,4 +1,4 @@
-"""`headrace task`: commands that show tasks.  Those that change them are in `cli.bulk`."""
+"""`headrace task`: show tasks.  The commands that change tasks are in `cli.bulk`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime

@@ -135,7 +135,7 @@ def _live(
 
 
 def _polls(times: int | None, interval: float) -> Iterator[int]:
-    """Yield 0, 1, 2 … every *interval* seconds; without end if *times* is None."""
+    """Yield 0, 1, 2 … every *interval* seconds, *times* or without end."""
     for number in range(times) if times else count():
         if number:
             time.sleep(interval)

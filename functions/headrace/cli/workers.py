@@ -1,4 +1,4 @@
-"""Workers: `headrace work` runs an app's, `headrace worker` shows all that are alive."""
+"""`headrace work`: start workers of an app.  `headrace worker`: list and stop workers."""
 
 import math
 import os
@@ -69,19 +69,19 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
     multiple=True,
     metavar="QUEUE[=N],…",
     shell_complete=queue_names,
-    help="Which, and how often each is asked; else all that the app declares.",
+    help="Queues, and how often each is polled; default: all queues that the app works on.",
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="In the order given: a later queue only while the earlier ones are empty.",
+    help="Poll a queue only while those before it are empty.",
 )
 @click.option(
     "--concurrency",
     "-c",
     type=int,
     metavar="N",
-    help="Tasks at a time; 10, or with --isolate one for each processor.",
+    help="Tasks at a time: 10, or with --isolate one per processor.",
 )
 @click.option(
     "--processes",
@@ -91,49 +91,53 @@ def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, fl
 )
 @click.option("--max-tasks", type=int, metavar="N", help="Replace a worker process after N tasks.")
 @click.option("--max-memory", type=float, metavar="MB", help="Replace one that takes more memory.")
-@click.option("--isolate", is_flag=True, help="Each task in a process, which can be killed.")
-@click.option("--prefetch", type=int, metavar="N", help="Tasks held beyond those that run.")
-@click.option("--burst", is_flag=True, help="End when the queues have nothing to give.")
-@click.option("--name", metavar="NAME", help="How operators see it; else host:process.")
+@click.option(
+    "--isolate", is_flag=True, help="Run each task in a child process, which can be killed."
+)
+@click.option("--prefetch", type=int, metavar="N", help="Tasks to lease beyond the running ones.")
+@click.option("--burst", is_flag=True, help="Stop when the queues are empty.")
+@click.option("--name", metavar="NAME", help="Name of the worker: host:pid.")
 @click.option(
     "--shutdown-timeout",
     type=params.seconds,
     default="30s",
     metavar="TIME",
-    help="What running tasks may take to end when it is stopped: 30s.",
+    help="How long a stopped worker waits for running tasks: 30s.",
 )
 @click.option(
     "--child-start-timeout",
     type=params.seconds,
     default="30s",
     metavar="TIME",
-    help="What a process of --isolate may take to load the app: 30s.",
+    help="How long a process of --isolate may take to load the app: 30s.",
 )
-@click.option("--lease-seconds", **TIME, help="How long leases last.")
-@click.option("--sync", is_flag=True, help="Before that, do as `headrace sync` does.")
-@click.option("--prune", is_flag=True, help="With --sync, as there.")
+@click.option("--lease-seconds", **TIME, help="How long a lease lasts without a heartbeat.")
+@click.option(
+    "--sync", is_flag=True, help="Sync queues and schedules first, as `headrace sync` does."
+)
+@click.option("--prune", is_flag=True, help="With --sync: remove undeclared schedules.")
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
-    help="Log to stderr in this format; else as the app's module sets up logging, or as text.",
+    help="Format of the log on stderr; default: the logging of the app's module, or text.",
 )
 @click.option(
     "--prometheus",
     type=params.listening,
     metavar="[HOST:]PORT",
-    help="Serve metrics there, to this machine unless HOST says else; needs headrace[prometheus].",
+    help="Serve metrics on this port, on this machine only unless HOST is given.",
 )
 @click.option(
     "--outbox",
     metavar="URL",
-    help="Relay the outbox in this database too; - is HEADRACE_OUTBOX.",
+    help="Also relay the outbox in this database; - is HEADRACE_OUTBOX.",
 )
 @click.option(
     "--app-version",
     "version",
     default="",
     metavar="TEXT",
-    help="Of your program, for operators.",
+    help="Version of your program, shown to operators.",
 )
 @click.pass_obj
 def work_command(
@@ -147,11 +151,11 @@ def work_command(
     outbox: str | None,
     **given: Any,
 ) -> int:
-    """Run an app's worker, until Ctrl-C or SIGTERM.
+    """Start a worker of an app, until Ctrl-C or SIGTERM.
 
     MODULE is imported with this folder on the path.  Its app is the variable `app`, its only App,
-    or that of its module `app` or `tasks`.  A worker that is stopped takes no more tasks, lets
-    running tasks end, and releases the others without using an attempt; a second Ctrl-C ends it
+    or that of its module `app` or `tasks`.  A stopped worker leases no tasks, lets running
+    tasks end, and releases the others without using an attempt; a second Ctrl-C ends it
     at once.
     """
     if given["prune"] and not given["sync"]:
@@ -181,7 +185,7 @@ def _work(
 ) -> int:
     """Run a worker in this process, and return its exit code."""
     from headrace.client.worker import logs  # noqa: PLC0415 (for --help, not needed)
-    from headrace.client.worker.worker import Worker  # noqa: PLC0415 (likewise)
+    from headrace.client.worker.worker import Worker  # noqa: PLC0415 (an extra)
 
     named = bool(session.url or session.key or session.key_file)
     # Tasks that enqueue others, and child processes, find the service where the worker does,
@@ -218,7 +222,7 @@ def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
     try:
         from prometheus_client import start_http_server  # noqa: PLC0415 (an extra)
 
-        from headrace.client.worker.telemetry.prometheus import (  # noqa: PLC0415 (likewise)
+        from headrace.client.worker.telemetry.prometheus import (  # noqa: PLC0415 (an extra)
             PrometheusMetrics,
         )
     except ModuleNotFoundError as error:
@@ -241,7 +245,7 @@ def _register_queues(
         return
     from prometheus_client import REGISTRY  # noqa: PLC0415 (an extra)
 
-    from headrace.client.worker.telemetry.queues import (  # noqa: PLC0415 (likewise)
+    from headrace.client.worker.telemetry.queues import (  # noqa: PLC0415 (an extra)
         QueueMetrics,
         queues_of,
     )
@@ -284,9 +288,9 @@ def load_app(name: str) -> "tuple[str, App]":
 
 
 def _error_and_line(error: BaseException) -> str:
-    """Return what *error* says, and the line that it comes from."""
+    """Return the text of *error* and the line that raised it."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
-    if isinstance(error, SyntaxError):  # says itself where
+    if isinstance(error, SyntaxError):  # its text has the line
         return text
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{text} ({last.filename}, line {last.lineno})"
@@ -294,16 +298,16 @@ def _error_and_line(error: BaseException) -> str:
 
 @click.group("worker", cls=CliGroup, example="headrace worker list")
 def worker_command() -> None:
-    """See who works, and quiet or stop a worker."""
+    """List workers, and quiet or stop a worker."""
 
 
 @worker_command.command("list", example="headrace worker list --query 'queue:mail state:late'")
-@click.option("--query", metavar="TEXT", help="As in the console: 'queue:mail state:late'.")
+@click.option("--query", metavar="TEXT", help="A query as in the console: 'queue:mail state:late'.")
 @click.pass_obj
 def list_workers(session: CliSession, query: str | None) -> None:
-    """List the workers that gave a sign of life in the last five minutes.
+    """List the workers that sent a heartbeat in the last five minutes.
 
-    Signs come every 30 seconds: one that has given none for 75 is marked as silent.
+    Heartbeats come every 30 seconds; a worker without one for 75 seconds is marked as silent.
     """
     workers = list(session.client.list_workers(query=query))
     now = session.client.health().now
@@ -331,7 +335,7 @@ def list_workers(session: CliSession, query: str | None) -> None:
 
 
 def _seen(one: WorkerSeen, now: datetime) -> str:
-    """Say when *one* was heard of; by the service's clock, for ours may be off."""
+    """Return when *one* was last seen, by the clock of the service."""
     silent = (now - one.seen_at).total_seconds()
     return f"silent for {span(silent)}" if silent > SILENT_SECONDS else when(one.seen_at)
 
@@ -340,19 +344,19 @@ def _seen(one: WorkerSeen, now: datetime) -> str:
 @click.argument("name")
 @click.pass_obj
 def quiet(session: CliSession, name: str) -> None:
-    """Ask a worker to take no more tasks; it hears that at its next sign of life."""
+    """Tell a worker to lease no new tasks, with its next heartbeat."""
     session.client.quiet_worker(name)
-    _show_command(session, name, "quiet", "take no more tasks")
+    _show_command(session, name, "quiet", "lease no new tasks")
 
 
 @worker_command.command("stop", example="headrace worker stop web-1:4711")
 @click.argument("name")
 @click.pass_obj
 def stop(session: CliSession, name: str) -> None:
-    """Ask a worker to finish what it has, and to end."""
+    """Tell a worker to finish its tasks and stop."""
     session.client.stop_worker(name)
-    _show_command(session, name, "stop", "finish and end")
+    _show_command(session, name, "stop", "finish and stop")
 
 
 def _show_command(session: CliSession, name: str, command: str, text: str) -> None:
-    done(session, f"Worker {name} is asked to {text}.", {"worker": name, "command": command})
+    done(session, f"Worker {name} will {text}.", {"worker": name, "command": command})

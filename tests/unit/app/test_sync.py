@@ -277,7 +277,7 @@ def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
 
     assert changed == [what]
     assert ran.code == (0 if what == "paused" else 5), ran.err
-    assert ("it was changed meanwhile; run it again" in ran.err) == (what != "paused")
+    assert ("another program has changed it; run it again" in ran.err) == (what != "paused")
     if what == "queue":
         assert operator.get_queue("mail").shards == 9
     elif what == "paused":

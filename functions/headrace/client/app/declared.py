@@ -84,7 +84,7 @@ def merged(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> Settin
 
 
 def notified_first(queues: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Return *queues* in an order in which a queue comes after those that it notifies."""
+    """Return *queues* ordered so that a queue comes after the queues that it notifies."""
     ordered: dict[str, Settings] = {}
 
     def put(name: str, chain: tuple[str, ...]) -> None:
@@ -131,7 +131,7 @@ def _plain(value: object) -> Any:  # noqa: ANN401 (whatever it is as JSON)
 def _faults(
     queue: str, shape: type, found: Mapping[str, Any], at: str = ""
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with an object; *shape* is its TypedDict, *at* its path and a dot."""
+    """Yield the faults of an object; *shape* is its TypedDict, *at* its path and a dot."""
     known = get_type_hints(shape)
     for name in found:
         if name not in known:
@@ -165,7 +165,7 @@ def _faults_of_field(queue: str, path: str, hint: Any, value: Any) -> Iterator[F
 
 
 def _fault(path: str, hints: Sequence[Any], value: Any) -> str | None:  # noqa: ANN401
-    """Return what is wrong with a value that is no object; None if nothing is, or none knows."""
+    """Return the fault of a value that is not an object, or None."""
     if path.endswith(_PAUSED):
         return "is an operator's: run `headrace queue pause` instead"
     if path == "indexed_fields":

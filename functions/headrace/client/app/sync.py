@@ -60,11 +60,11 @@ _DEFAULTS: Final[Fields] = {
     "on_expiry": "dead",
     "dedupe_until": "end",
 }
-_CHANGED: Final = "it was changed meanwhile; run it again"
+_CHANGED: Final = "another program has changed it; run it again"
 
 
 class SyncAction(StrEnum):
-    """What a step does."""
+    """The kind of a step."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -82,7 +82,7 @@ class StepOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field by its path, and its values; None where there is none."""
+    """A field by its path, with its old and new value or None."""
 
     field: str
     old: JsonValue
@@ -91,7 +91,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class SyncStep:
-    """What brings one queue, or one *schedule* of it, to what is declared."""
+    """A change of one queue, or of one *schedule* of it, to what is declared."""
 
     action: SyncAction
     queue: str
@@ -125,8 +125,8 @@ class StepResult:
 class Declaration:
     """The queues and schedules of an app.
 
-    ``mark`` is the tag's value for its schedules, ``names`` are those by which it knows its own.
-    Both are empty for an app without a name: its schedules keep the mark that they have.
+    ``mark`` is the value of the tag for its schedules; ``names`` are the values that mean this app.
+    Both are empty for an app without a name, whose schedules keep their mark.
     """
 
     queues: Mapping[str, Settings]
@@ -155,7 +155,7 @@ class AppSync:
         client: with the app's codec, because payloads are compared.
         declares: what the app declares.
         everywhere: whether to look for undeclared schedules in all queues that the key may see,
-            not only in those that the app declares.
+            not only in the app's own queues.
 
     """
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from headrace import App, RetryStrategy
+from headrace import App, RetryStrategy, Worker
+from headrace.client.app.sync import AppSync, failure_of
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.queue_settings import (
     DeadLetterConfig,
@@ -130,3 +131,48 @@ def test_settings_that_are_declared_in_several_places_come_together() -> None:
         made = service.client.get_queue("mail")
 
     assert (made.shards, made.retry_strategy) == (4, RetryStrategy(max_retries=3, base_seconds=5))
+
+
+ALERTS: Any = {"queue": "ops", "oldest_ready_seconds": 300}
+ENDS: Any = {"queue": "ends", "states": ["DEAD"]}
+
+
+def referring() -> tuple[App, Any]:
+    """Return an app whose queue refers to others, one of which refers to a third."""
+    app = App()
+    app.queue("mail", alerts=ALERTS, on_end=ENDS)
+    app.queue("ops", on_end=ENDS)
+
+    @app.task(queue="mail")
+    def send(to: str) -> None: ...
+
+    return app, send
+
+
+def by_enqueue(service: MemoryService, app: App, send: Any) -> None:
+    send.enqueue(to="ada")
+
+
+def by_kit(service: MemoryService, app: App, send: Any) -> None:
+    service.run(app)
+
+
+def by_worker(service: MemoryService, app: App, send: Any) -> None:
+    Worker(app, client=service.client).run(burst=True)
+
+
+def by_sync(service: MemoryService, app: App, send: Any) -> None:
+    sync = AppSync(service.client, app.declares())
+    assert failure_of(sync.apply(sync.plan().steps)) is None
+
+
+@pytest.mark.parametrize("way", [by_enqueue, by_kit, by_worker, by_sync])
+def test_queues_that_alerts_and_ends_go_to_are_made_first(way: Any) -> None:
+    app, send = referring()
+    with MemoryService() as service, service.serving(app):
+        way(service, app, send)
+        queues = {queue.name: queue for queue in service.client.list_queues()}
+
+    assert set(queues) == {"ends", "mail", "ops"}
+    assert queues["mail"].alerts is not None
+    assert queues["ops"].on_end is not None

@@ -32,9 +32,10 @@ _RETENTION: Final = QueueSettings().history_retention_in_seconds
 
 
 class AppQueues:
-    """Names in order of declaration, each with the settings it is made with.
+    """The queues of an app, each with the settings it is made with.
 
-    A worker makes all of them, and takes tasks from those that `work` names.
+    They are in order of declaration, but a queue that the alerts or ends of another one go to comes
+    before that.  A worker makes all of them, and takes tasks from those that `work` names.
     """
 
     def __init__(self, *, create: bool) -> None:
@@ -49,8 +50,18 @@ class AppQueues:
 
     @property
     def settings(self) -> Mapping[str, Settings]:
-        """The settings of all queues, in order of declaration."""
-        return dict(self._settings)
+        """The settings of all queues, those that others refer to first."""
+        found: dict[str, Settings] = {}
+
+        def add(name: str, path: frozenset[str]) -> None:
+            for other in _referenced(self._settings[name]):
+                if other not in path:  # two queues may refer to each other
+                    add(other, path | {other})
+            found.setdefault(name, self._settings[name])
+
+        for name in self._settings:
+            add(name, frozenset((name,)))
+        return found
 
     def declare(self, name: str, settings: QueueFields) -> None:
         """Add a queue, or settings to one that was named before.
@@ -59,6 +70,8 @@ class AppQueues:
         """
         known = self._settings.get(checks.name("queue", name), {})
         self._settings[name] = merged(known, declared(name, settings))
+        for other in _referenced(self._settings[name]):
+            self._settings.setdefault(other, {})
 
     def work(self, name: str) -> None:
         """Add a queue that a worker takes tasks from.  Raises InvalidRequest."""
@@ -86,22 +99,40 @@ class AppQueues:
 
         Raises NotFound naming the command when this is not wanted or the key may not.
         """
-        for name in self._settings:
-            try:
-                yield get_queue(name)
-            except NotFound as missing:
-                yield from self.make(name, missing)
+        for name in self.settings:
+            yield from self._ensure(name)
 
-    def make(self, name: str, missing: NotFound) -> Operation[None]:
-        """Make a queue.  Raises NotFound naming the command when it may not be made."""
+    def _ensure(self, name: str, path: frozenset[str] = frozenset()) -> Operation[None]:
+        try:
+            yield get_queue(name)
+        except NotFound as missing:
+            yield from self.make(name, missing, path)
+
+    def make(
+        self, name: str, missing: NotFound, path: frozenset[str] = frozenset()
+    ) -> Operation[None]:
+        """Make a queue, after those that it refers to and that are not in *path*.
+
+        Raises NotFound naming the command when it may not be made.
+        """
         if not self._create:
             raise _missing(name, "this app makes none (create_queues=False)") from missing
+        settings = self._settings.get(name, {})
+        for other in _referenced(settings):
+            if other not in path | {name}:
+                yield from self._ensure(other, path | {name})
         try:
-            yield create_queue(name, **self._settings.get(name, {}))
+            yield create_queue(name, **settings)
         except QueueExists:
             pass  # another process was quicker
         except Forbidden as error:
             raise _missing(name, "this key may not make queues") from error
+
+
+def _referenced(settings: Settings) -> list[str]:
+    """Return the queues that alerts and ends of a queue with *settings* go to."""
+    found = [settings.get(name) for name in ("alerts", "on_end")]
+    return [str(one["queue"]) for one in found if isinstance(one, Mapping) and one.get("queue")]
 
 
 def _missing(name: str, why: str) -> NotFound:

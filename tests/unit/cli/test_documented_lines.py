@@ -32,6 +32,7 @@ ELSEWHERE: Final = {
     "lake backfill": "tests/pipeline/test_command.py",
     "lake proof": "tests/pipeline/test_command.py",
     "lake replay": "tests/pipeline/test_command.py",
+    "work --processes": "tests/functional/test_work_processes.py",
     "work --outbox django:": "tests/unit/outbox/test_django.py",
     "enqueue --payload-file": "tests/functional/test_local_uploads.py",
     "stats --watch": "tests/unit/cli/test_operators.py",
@@ -203,7 +204,8 @@ def is_shortened(command: click.Command, path: list[str], given: list[str]) -> b
     if path in (["task", "restart"], ["task", "cancel"]) and not given:
         return True
     try:
-        with command.make_context("headrace", list(given), obj=CliSession(env={})):
+        words = [VALUES.get(word, word) for word in given]
+        with command.make_context("headrace", words, obj=CliSession(env={})):
             return False
     except click.MissingParameter:
         return True

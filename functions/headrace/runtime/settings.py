@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.domain.access import DEPLOYMENT
 from headrace.domain.limits import OFFLOAD_BYTES, SETTINGS_TTL_SECONDS, WAIT_SECONDS
@@ -13,10 +13,54 @@ from headrace.store.lake import s3_place
 if TYPE_CHECKING:
     from headrace.store.dynamo import Sender
 
+_VARIABLE: Final = "variable"
+_READ: Final = "read"
+
+
+def _from(variable: str, default: object, read: Callable[[str], object] = str) -> Any:  # noqa: ANN401  of any type
+    """Return a field that *read* makes from the text of *variable*; *default* without a text."""
+    return field(default=default, metadata={_VARIABLE: variable, _READ: read})
+
+
+def _seconds(most: float = 3600) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= most:
+            raise ValueError(f"must be a number of seconds from 0 to {most:g}")
+        return value
+
+    return read
+
+
+def _sender(text: str) -> str:
+    if text not in ("batch", "single"):
+        raise ValueError(f"must be batch or single, not {text!r}")
+    return text
+
+
+def _place(text: str) -> str | None:
+    s3_place(text)
+    return None if text == "none" else text
+
+
+def _offload_bytes(text: str) -> int:
+    least, most = OFFLOAD_BYTES
+    value = int(text) if text.isascii() and text.isdigit() else -1
+    if value != 0 and not least <= value <= most:
+        raise ValueError(f"must be 0, for none, or a whole number of bytes from {least} to {most}")
+    return value
+
+
+def _patterns(text: str) -> tuple[str, ...]:
+    return tuple(pattern.strip() for pattern in text.split(",") if pattern.strip())
+
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a deployment.
+    """The settings of a deployment; most are read from a variable of the environment.
 
     ``dynamodb_url`` None is Amazon DynamoDB.  Without an ``admin_key`` there is no deployment
     key; the audit shows its holder as ``admin_name``.  ``session_secret`` signs the console's
@@ -40,66 +84,46 @@ class Settings:
     machine.
     """
 
-    tasks_table: str = "headrace-tasks"
-    control_table: str = "headrace-control"
-    dynamodb_url: str | None = None
-    admin_key: str | None = None
+    tasks_table: str = _from("HEADRACE_TASKS_TABLE", "headrace-tasks")
+    control_table: str = _from("HEADRACE_CONTROL_TABLE", "headrace-control")
+    dynamodb_url: str | None = _from("HEADRACE_DYNAMODB_URL", None)
+    admin_key: str | None = _from("HEADRACE_ADMIN_KEY", None)
     admin_name: str = DEPLOYMENT
-    poll_after_seconds: float = 1.0
-    long_poll_seconds: float = WAIT_SECONDS
-    settings_ttl_seconds: float = 10.0
-    sender: "Sender" = "batch"
-    session_secret: str | None = None
-    lake: str | None = None
-    lake_payloads: tuple[str, ...] = ()
-    payloads: str | None = None
-    payload_offload_bytes: int = 0
-    metrics: str | None = None
-    admin_key_arn: str | None = None
-    session_secret_arn: str | None = None
-    function: str | None = None
+    poll_after_seconds: float = _from("HEADRACE_POLL_AFTER_SECONDS", 1.0, _seconds())
+    long_poll_seconds: float = _from(
+        "HEADRACE_LONG_POLL_SECONDS", WAIT_SECONDS, _seconds(WAIT_SECONDS)
+    )
+    settings_ttl_seconds: float = _from(
+        "HEADRACE_SETTINGS_TTL_SECONDS", 10.0, _seconds(SETTINGS_TTL_SECONDS[1])
+    )
+    sender: "Sender" = _from("HEADRACE_SENDER", "batch", _sender)  # noqa: RUF009  a field
+    session_secret: str | None = _from("HEADRACE_SESSION_SECRET", None)
+    lake: str | None = _from("HEADRACE_LAKE", None, _place)
+    lake_payloads: tuple[str, ...] = _from("HEADRACE_LAKE_PAYLOADS", (), _patterns)
+    payloads: str | None = _from("HEADRACE_PAYLOADS", None, _place)
+    payload_offload_bytes: int = _from("HEADRACE_PAYLOAD_OFFLOAD_BYTES", 0, _offload_bytes)
+    metrics: str | None = _from("HEADRACE_METRICS", None)
+    admin_key_arn: str | None = _from("HEADRACE_ADMIN_KEY_ARN", None)
+    session_secret_arn: str | None = _from("HEADRACE_SESSION_SECRET_ARN", None)
+    function: str | None = _from("AWS_LAMBDA_FUNCTION_NAME", None)
     tables_named: bool = False
     push: PushRules = field(default_factory=PushRules)
-    dispatcher: str | None = None
-    reaper: str | None = None
-    insecure_cookies: bool = False
+    dispatcher: str | None = _from("HEADRACE_DISPATCHER", None)
+    reaper: str | None = _from("HEADRACE_REAPER", None)
+    insecure_cookies: bool = _from("HEADRACE_INSECURE_COOKIES", False, lambda text: text == "1")  # noqa: FBT003  by place
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "Settings":
-        """Read the ``HEADRACE_…`` variables.  Raises ValueError naming the one that is wrong."""
-        sender = env.get("HEADRACE_SENDER", "batch")
-        if sender not in ("batch", "single"):
-            message = f"HEADRACE_SENDER must be batch or single, not {sender!r}"
-            raise ValueError(message)
-        named = [env.get(f"HEADRACE_{table}_TABLE") for table in ("TASKS", "CONTROL")]
-        return cls(
-            tasks_table=env.get("HEADRACE_TASKS_TABLE", cls.tasks_table),
-            control_table=env.get("HEADRACE_CONTROL_TABLE", cls.control_table),
-            dynamodb_url=env.get("HEADRACE_DYNAMODB_URL") or None,
-            admin_key=env.get("HEADRACE_ADMIN_KEY") or None,
-            poll_after_seconds=_seconds(env, "HEADRACE_POLL_AFTER_SECONDS", 1.0),
-            long_poll_seconds=_seconds(
-                env, "HEADRACE_LONG_POLL_SECONDS", WAIT_SECONDS, most=WAIT_SECONDS
-            ),
-            settings_ttl_seconds=_seconds(
-                env, "HEADRACE_SETTINGS_TTL_SECONDS", 10.0, most=SETTINGS_TTL_SECONDS[1]
-            ),
-            session_secret=env.get("HEADRACE_SESSION_SECRET") or None,
-            sender=sender,  # type: ignore[arg-type]  # checked above
-            lake=_place(env, "HEADRACE_LAKE"),
-            lake_payloads=_patterns(env, "HEADRACE_LAKE_PAYLOADS"),
-            payloads=_place(env, "HEADRACE_PAYLOADS"),
-            payload_offload_bytes=_offload_bytes(env),
-            metrics=env.get("HEADRACE_METRICS") or None,
-            admin_key_arn=env.get("HEADRACE_ADMIN_KEY_ARN") or None,
-            session_secret_arn=env.get("HEADRACE_SESSION_SECRET_ARN") or None,
-            function=env.get("AWS_LAMBDA_FUNCTION_NAME") or None,
-            tables_named=all(named),
-            push=_push(env),
-            dispatcher=env.get("HEADRACE_DISPATCHER") or None,
-            reaper=env.get("HEADRACE_REAPER") or None,
-            insecure_cookies=env.get("HEADRACE_INSECURE_COOKIES") == "1",
-        )
+        """Read the variables.  Raises ValueError that names the variable that is wrong."""
+        given = {
+            one.name: _read(one.metadata[_VARIABLE], one.metadata[_READ], text)
+            for one in fields(cls)
+            if _VARIABLE in one.metadata and (text := env.get(one.metadata[_VARIABLE], "").strip())
+        }
+        hosts = _read("HEADRACE_PUSH_HOSTS", PushHosts.parse, env.get("HEADRACE_PUSH_HOSTS", ""))
+        push = PushRules(hosts, _patterns(env.get("HEADRACE_PUSH_FUNCTIONS", "")))
+        named = "tasks_table" in given and "control_table" in given
+        return cls(**given, tables_named=named, push=push)
 
     def with_secrets(self, read: Callable[[str], str]) -> "Settings":
         """Return the same with the secrets that it only names; *read* gives one by its ARN."""
@@ -111,45 +135,8 @@ class Settings:
         return replace(self, admin_key=admin_key, session_secret=session_secret)
 
 
-def _seconds(env: Mapping[str, str], name: str, default: float, *, most: int = 3600) -> float:
+def _read(variable: str, read: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401  of any type
     try:
-        value = float(env.get(name, default))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most:
-        message = f"{name} must be a number of seconds from 0 to {most}"
-        raise ValueError(message)
-    return value
-
-
-def _push(env: Mapping[str, str]) -> PushRules:
-    try:
-        hosts = PushHosts.parse(env.get("HEADRACE_PUSH_HOSTS", ""))
+        return read(text)
     except ValueError as error:
-        message = f"HEADRACE_PUSH_HOSTS {error}"
-        raise ValueError(message) from error
-    return PushRules(hosts, _patterns(env, "HEADRACE_PUSH_FUNCTIONS"))
-
-
-def _place(env: Mapping[str, str], name: str) -> str | None:
-    address = env.get(name, "").strip()
-    try:
-        s3_place(address)
-    except ValueError as error:
-        message = f"{name}: {error}"
-        raise ValueError(message) from error
-    return None if address in ("", "none") else address
-
-
-def _offload_bytes(env: Mapping[str, str]) -> int:
-    name, (least, most) = "HEADRACE_PAYLOAD_OFFLOAD_BYTES", OFFLOAD_BYTES
-    given = env.get(name, "").strip() or "0"
-    value = int(given) if given.isascii() and given.isdigit() else -1
-    if value != 0 and not least <= value <= most:
-        message = f"{name} must be 0, for none, or a whole number of bytes from {least} to {most}"
-        raise ValueError(message)
-    return value
-
-
-def _patterns(env: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return tuple(pattern.strip() for pattern in env.get(name, "").split(",") if pattern.strip())
+        raise ValueError(f"{variable} {error}") from error

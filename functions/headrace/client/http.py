@@ -6,11 +6,9 @@ knows a repeat; where it has none, it is repeated only if it surely did not happ
 """
 
 import random
-import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -24,7 +22,7 @@ from headrace.client.calls import (
     CallFailed,
     RawAnswer,
     Usage,
-    check_text,
+    no_text,
 )
 from headrace.client.codec import Codec
 from headrace.client.connections import (
@@ -80,9 +78,6 @@ _BY_CODE: Final = {
     if isinstance(kind, type) and issubclass(kind, HeadraceError)
 }
 
-_IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
-_PLAIN_PATH: Final = re.compile(rf"[\w.\-{re.escape(_IN_PATHS)}]*", re.ASCII)
-
 _SPREAD: Final = RetryStrategy(base_seconds=0.1, max_delay_seconds=_LONGEST_WAIT / 2, jitter=1)
 """Any wait up to 0.2 s after the first try, up to twice as long after each further one."""
 
@@ -109,12 +104,8 @@ class HttpCalls:
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return connections_to(address)
-        # Each takes long to import: not before it is needed.
-        from headrace.client.direct import DirectConnections, goes_straight  # noqa: PLC0415
-
-        if transport is None and goes_straight(self._base):
-            return DirectConnections(self._base, self._headers)
-        from headrace.client.through_httpx import HttpxConnections  # noqa: PLC0415
+        # httpx takes long to import: not before it is needed.
+        from headrace.client.network import HttpxConnections  # noqa: PLC0415
 
         return HttpxConnections(self._headers, transport)
 
@@ -123,11 +114,7 @@ class HttpCalls:
         address = self._settings.address
         if transport is None and not isinstance(address, HttpAddress):
             return async_connections_to(address)
-        from headrace.client.direct import AsyncDirectConnections, goes_straight  # noqa: PLC0415
-
-        if transport is None and goes_straight(self._base):
-            return AsyncDirectConnections(self._base, self._headers)
-        from headrace.client.through_httpx import AsyncHttpxConnections  # noqa: PLC0415
+        from headrace.client.network import AsyncHttpxConnections  # noqa: PLC0415
 
         return AsyncHttpxConnections(self._headers, transport)
 
@@ -141,23 +128,24 @@ class HttpCalls:
 
         Raises InvalidRequest for a path or parameter that is no text.
         """
-        check_text(call.path, "path")
-        if call.params:
-            check_text(call.params, "")
         body = None if call.body is None else call.body(self._codec)
         headers = {} if body is None else {"content-type": "application/json"}
         if call.key is not None:
             headers[KEY_HEADER] = call.key
         if call.attempt is not None:
             headers[ATTEMPT_HEADER] = str(call.attempt)
-        return connections.build_request(
-            call.method,
-            self._base + call.path,
-            params=call.params or None,
-            content=body,
-            headers=headers,
-            timeout=call.wait_seconds + (self._settings.timeout if timeout is None else timeout),
-        )
+        try:
+            return connections.build_request(
+                call.method,
+                self._base + call.path,
+                params=call.params or None,
+                content=body,
+                headers=headers,
+                timeout=call.wait_seconds
+                + (self._settings.timeout if timeout is None else timeout),
+            )
+        except UnicodeEncodeError as error:
+            raise no_text("path", error) from None
 
     def wait_after(self, failed: CallFailed, request: SentRequest, tries: int) -> float:
         """The seconds until the next try, after *tries*: as the service says, else at random.
@@ -268,11 +256,3 @@ def _seconds(response: ReceivedAnswer, header: str) -> float | None:
         return max(0.0, float(named))
     except ValueError:
         return None
-
-
-def path_and_query(url: str, params: Mapping[str, str] | None) -> tuple[str, str]:
-    """Return the two of *url*, a path that may have a query; *params* replace that."""
-    if _PLAIN_PATH.fullmatch(url):  # as nearly always
-        return url, urlencode(params) if params else ""
-    path, _, query = url.partition("#")[0].partition("?")
-    return quote(path, safe=_IN_PATHS), urlencode(params) if params else query

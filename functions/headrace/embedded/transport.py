@@ -14,11 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeVar, cast
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from headrace.client.address import FileAddress, TablesAddress
-from headrace.client.http import path_and_query
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import LIVE
 from headrace.embedded.service import ADMIN_KEY, OPEN, EmbeddedService, opened
@@ -103,6 +103,18 @@ def _is_running(response: EmbeddedAnswer) -> bool:
     return shown.state in LIVE
 
 
+_IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
+_PLAIN_PATH: Final = re.compile(rf"[\w.\-{re.escape(_IN_PATHS)}]*", re.ASCII)
+
+
+def _path_and_query(url: str, params: Mapping[str, str] | None) -> tuple[str, str]:
+    """Return the two of *url*, a path that may have a query; *params* replace that."""
+    if _PLAIN_PATH.fullmatch(url):  # as nearly always
+        return url, urlencode(params) if params else ""
+    path, _, query = url.partition("#")[0].partition("?")
+    return quote(path, safe=_IN_PATHS), urlencode(params) if params else query
+
+
 class _Requests:
     """Creates requests to the service at an address."""
 
@@ -123,7 +135,7 @@ class _Requests:
 
         The caller waits *timeout* seconds for the answer.
         """
-        path, query = path_and_query(url, params)
+        path, query = _path_and_query(url, params)
         return Request(
             method,
             path,

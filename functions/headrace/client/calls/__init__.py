@@ -6,7 +6,7 @@ Both clients send the same calls; each endpoint is described once, in the module
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache, wraps
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -163,8 +163,10 @@ def _in_path(name: str) -> str:
     if name in ("", ".", ".."):
         message = f"cannot be {name!r}"
         raise InvalidRequest(f"a name {message}", errors=[FieldError("name", message)])
-    check_text(name, "name")
-    return quote(name, safe="")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise no_text("name", error) from None
 
 
 def params_of(**given: object) -> dict[str, str]:
@@ -255,36 +257,22 @@ def lists(
 
 
 def json_body(value: object, *, path: str = "") -> bytes:
-    """*value* as the JSON of a request; entries that are None are left in.
+    """Return *value* as the JSON of a request; entries that are None are left in.
 
-    Raises InvalidRequest naming the field, under *path*, that has half of a surrogate pair.
+    Raises InvalidRequest naming *path* if a text in it has half of a surrogate pair.
     """
     try:
         return _encode(value)
-    except UnicodeEncodeError:
-        check_text(value, path)
-        raise
+    except UnicodeEncodeError as error:
+        raise no_text(path or "body", error) from None
 
 
-def check_text(value: object, field: str) -> None:
-    """Raise InvalidRequest naming what in *value*, which is *field*, has half of a surrogate pair.
+def no_text(field: str, error: UnicodeEncodeError) -> InvalidRequest:
+    """Return the error about a text that UTF-8 cannot write.
 
-    Such is what the command line makes of bytes that are not UTF-8.
+    The command line makes such texts of bytes that are not UTF-8.
     """
-    if isinstance(value, str):
-        if not value.isascii() and value != value.encode(errors="ignore").decode():
-            raise InvalidRequest.of(field, HALF_A_PAIR)
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
-            shown = str(name).encode(errors="backslashreplace").decode()
-            inner = f"{field}.{shown}" if field else shown
-            check_text(name, inner)
-            check_text(one, inner)
-    elif isinstance(value, (list, tuple)):
-        for place, one in enumerate(value):
-            check_text(one, f"{field}[{place}]")
-    elif is_dataclass(value):
-        check_text({one.name: getattr(value, one.name) for one in fields(value)}, field)
+    return InvalidRequest.of(field, f"{HALF_A_PAIR}: {error.object!r:.140}")
 
 
 def without_none(**given: object) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""Requests by way of httpx: behind a proxy, and through a transport that a test gives."""
+"""The connections of clients to a service on the network, by httpx."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from ssl import SSLContext
 from typing import Any, Final
 
 import httpx2 as httpx
@@ -88,7 +90,13 @@ def timeout_of(seconds: float) -> httpx.Timeout:
 
 
 def _client(headers: Mapping[str, str]) -> dict[str, Any]:
-    return {"headers": headers, "limits": _LIMITS}
+    return {"headers": headers, "limits": _LIMITS, "verify": _trusted()}
+
+
+@cache
+def _trusted() -> SSLContext:
+    """Return the certificates that clients trust: reading them takes longer than most calls."""
+    return httpx.create_ssl_context()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ BUILD_VENV := .venv-build
 PEERS_VENV := .venv-peers
 GENERATORS_VENV := .venv-generators
 SPARK_VENV := .venv-spark
-# The versions nearest to EMR Serverless and Glue; the tests marked `versions` run on each.
+# The versions nearest to EMR Serverless, and between; the tests marked `versions` run on each.
 SPARK_MATRIX := 4.0 4.1
 # Those that are supported; one of them is that of $(VENV).
 PYTHONS := 3.11 3.12 3.13
@@ -221,7 +221,7 @@ bom = $(BUILD_VENV)/bin/python -P -W ignore -m cyclonedx_py requirements $(1)/re
       --pyproject pyproject.toml --output-reproducible --no-validate --of JSON --output-file build/bom/$(1).cdx.json
 
 .PHONY: package-spark
-package-spark: $(VENV)/.ready ## Build what EMR Serverless and Glue run (ARGS='--lake s3://bucket' puts it there)
+package-spark: $(VENV)/.ready ## Build what EMR Serverless runs (ARGS='--lake s3://bucket' puts it there)
 	@$(PY) -m infra.spark $(ARGS)
 
 .PHONY: e2e

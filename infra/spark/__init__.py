@@ -2,5 +2,5 @@
 
 `python -m infra.spark` builds it all into build/spark/ and puts it where template.yaml looks for
 it; `docs/guide/spark-on-aws.md` says how to run it.  `lake.py` and `station.py` are no part of any
-package: EMR Serverless and Glue start them as they are.
+package: EMR Serverless starts them as they are.
 """

@@ -5,13 +5,9 @@
 
 The address of the lake is the stack's output LakeAddress.  Exit status: 0 done, 1 it failed.
 
-What is built has all that `headrace.spark` needs, and Iceberg's tables, without PySpark, which is
-there:
-
-- `environment-<processor>.tar.gz`: for EMR Serverless, which runs `bin/python` of it.
-- `headrace.gluewheels.zip`: for Glue, save what Glue brings.
-
-Built twice from the same files, each is the same byte for byte.
+`environment-<processor>.tar.gz` has all that `headrace.spark` needs, and Iceberg's tables, without
+PySpark, which EMR Serverless has; a job runs its `bin/python`.  Built twice from the same files, it
+is the same byte for byte.
 """
 
 import argparse
@@ -22,9 +18,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
-import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -42,12 +36,6 @@ REQUIREMENTS: Final = HERE / "requirements.txt"
 SCRIPTS: Final = ("lake.py", "station.py")
 PROCESSORS: Final = {"arm64": "aarch64", "x86_64": "x86_64"}
 EMR_PYTHON: Final = "3.11"
-GLUE_PYTHON: Final = "3.13"
-GLUE_BRINGS: Final = frozenset(
-    {"boto3", "botocore", "jmespath", "numpy", "pandas", "pyarrow", "python-dateutil", "pytz"}
-    | {"s3transfer", "six", "tzdata", "urllib3"}
-)
-"""Packages that Glue has: those of data, compiled for it and large, and those of boto3."""
 SERVICES: Final = frozenset({"dynamodb", "glue", "s3", "secretsmanager", "sts"})
 """Of botocore, which knows hundreds; the others are most of its size."""
 
@@ -55,7 +43,6 @@ _FUNCTIONS: Final = PROJECT_ROOT / "functions"
 _NOT_OURS: Final = frozenset({"cli", "entries", "http", "local", "testing"})  # not for Spark
 _OPTIONS: Final = frozenset({"cli/__init__.py", "cli/jobs.py", "cli/params.py"})  # save these
 _LEFT_OUT: Final = frozenset({"__pycache__", "tests", "include"})
-_WHEN: Final = (2020, 1, 1, 0, 0, 0)  # of every file, so that equal contents are equal archives
 _PYTHON: Final = f"""#!/bin/sh
 # The Python of the runtime, with the packages beside this file before its own.
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -93,11 +80,8 @@ def build(target: Path, *, processor: str = "arm64") -> list[Path]:
     """Build everything into *target*; return the files."""
     target.mkdir(parents=True, exist_ok=True)
     libraries = fetched(target / "fetched", processor)
-    files = [
-        environment(target / f"environment-{processor}.tar.gz", libraries),
-        gluewheels(target / "headrace.gluewheels.zip"),
-    ]
-    return files + [Path(shutil.copy(HERE / name, target / name)) for name in SCRIPTS]
+    packed = environment(target / f"environment-{processor}.tar.gz", libraries)
+    return [packed, *(Path(shutil.copy(HERE / name, target / name)) for name in SCRIPTS)]
 
 
 def fetched(cache: Path, processor: str) -> Path:
@@ -130,16 +114,6 @@ def files_of(folder: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
                 yield name, path
 
 
-def zipped(target: Path, files: Iterable[tuple[str, Path]]) -> Path:
-    """Write *files* to a zip file."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, path in files:
-            entry = zipfile.ZipInfo(name, _WHEN)
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return target
-
-
 def environment(target: Path, libraries: Path, *, level: int = 6) -> Path:
     """Write `bin/python` and `lib/` with all packages to a tar file, packed at gzip's *level*."""
     with (
@@ -151,44 +125,6 @@ def environment(target: Path, libraries: Path, *, level: int = 6) -> Path:
         for name, path in (*ours(), *files_of(libraries)):
             _add(archive, f"lib/{name}", path.read_bytes(), 0o644)
     return target
-
-
-def gluewheels(target: Path) -> Path:
-    """Write the wheels that Glue lacks, and ours, with the list of them that Glue installs."""
-    folder = target.with_suffix(".new")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    lacking = folder / "requirements.txt"
-    lacking.write_text("".join(lacking_in_glue(REQUIREMENTS.read_text())))
-    where = ["--requirement", str(lacking), "--dest", str(folder)]
-    _pip("download", *where, *_built_for("x86_64", GLUE_PYTHON))
-    _wheel_of_ours(folder)
-    wheels = sorted(folder.glob("*.whl"))
-    names = [wheel.name.split("-")[:2] for wheel in wheels]
-    lacking.write_text("".join(f"{name}=={version}\n" for name, version in names))
-    zipped(target, ((f"wheels/{path.name}", path) for path in (lacking, *wheels)))
-    shutil.rmtree(folder)
-    return target
-
-
-def lacking_in_glue(pinned: str) -> Iterator[str]:
-    """Yield the lines of a *pinned* list about what Glue does not bring."""
-    kept = True
-    for line in pinned.splitlines(keepends=True):
-        if line[0].isalnum():
-            kept = line.partition("==")[0] not in GLUE_BRINGS
-        if kept:
-            yield line
-
-
-def _wheel_of_ours(folder: Path) -> None:
-    # From a copy: what setuptools leaves beside its sources would be in the next wheel.
-    with tempfile.TemporaryDirectory() as copy:
-        for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-            shutil.copy(PROJECT_ROOT / name, copy)
-        shutil.copytree(PROJECT_ROOT / "console", Path(copy, "console"))
-        shutil.copytree(_FUNCTIONS / "headrace", Path(copy, "functions", "headrace"))
-        _pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), copy)
 
 
 def _served(name: str) -> bool:
@@ -205,7 +141,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int) -> None
 
 
 def _built_for(machine: str, python: str) -> list[str]:
-    # The newest first: what EMR and Glue run on is Amazon Linux 2023, with glibc 2.34.
+    # The newest first: EMR runs on Amazon Linux 2023, with glibc 2.34.
     systems = ("manylinux_2_34", "manylinux_2_28", "manylinux2014")
     platforms = [f"--platform={system}_{machine}" for system in systems]
     locked = ["--only-binary=:all:", "--no-deps", "--require-hashes"]

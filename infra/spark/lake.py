@@ -1,4 +1,4 @@
-"""Started by EMR Serverless and Glue: one job of the lake, with the packages of the environment.
+"""Started by EMR Serverless: one job of the lake, with the packages of the environment.
 
 spark-submit lake.py --job rollup --lake s3://bucket
 """
@@ -9,17 +9,16 @@ from importlib import import_module
 
 
 def words() -> argparse.Namespace:
-    """Return the options; Glue adds words of its own, which say nothing to us."""
+    """Return the options."""
     parser = argparse.ArgumentParser(prog="lake.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--job", required=True, help="rollup, proof or backfill")
     parser.add_argument("--lake", required=True, help="s3://bucket/prefix, or a folder")
     parser.add_argument("--words", default="", help="of the job: --words=--since=-30d")
-    options, _ = parser.parse_known_args()
-    return options
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Run the job; raise SystemExit only if it failed, which is how Glue tells."""
+    """Run the job; raise SystemExit only if it failed."""
     options = words()
     jobs = import_module("headrace.spark.lake.__main__")
     code = jobs.main(["--lake", options.lake, "--json", options.job, *shlex.split(options.words)])

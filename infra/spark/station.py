@@ -1,4 +1,4 @@
-"""Started by EMR Serverless and Glue: one station, with the packages of the environment.
+"""Started by EMR Serverless: one station, with the packages of the environment.
 
 spark-submit --py-files pipeline.zip station.py --station pipelines.air:cleaning --drain true
 """
@@ -16,19 +16,18 @@ VARIABLES: Final = {
 
 
 def words() -> argparse.Namespace:
-    """Return the options; Glue adds words of its own, which say nothing to us."""
+    """Return the options."""
     parser = argparse.ArgumentParser(prog="station.py", description=__doc__, allow_abbrev=False)
     parser.add_argument("--station", required=True, help="module:station")
     parser.add_argument("--drain", choices=["true", "false"], default="false")
     parser.add_argument("--until", help="end at this instant")
     for name, variable in VARIABLES.items():
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"else {variable}")
-    options, _ = parser.parse_known_args()
-    return options
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Run the station; raise SystemExit only if it failed, which is how Glue tells."""
+    """Run the station; raise SystemExit only if it failed."""
     options = words()
     for name, variable in VARIABLES.items():
         if getattr(options, name):

@@ -1,4 +1,4 @@
-"""What goes to EMR Serverless and Glue, run by spark-submit with a Python that has nothing else."""
+"""What goes to EMR Serverless, run by spark-submit with a Python that has nothing else."""
 
 import json
 import os
@@ -120,8 +120,7 @@ def test_the_lakes_jobs_run_with_the_unpacked_environment(
     other = FolderLake(tmp_path / "other")
     (tmp_path / "jobs.py").write_text(JOBS)
 
-    words = ["--JOB_NAME", "of Glue's own", "--lake", str(lake.folder)]
-    rollup = [*words, "--job", "rollup", "--words=--all --format=iceberg"]
+    rollup = ["--job", "rollup", "--lake", str(lake.folder), "--words=--all"]
     backfill = ["--job", "backfill", "--lake", str(other.folder)]
     backfill += [f"--words={exported.folder / export}"]
     jobs = json.dumps([rollup, backfill])

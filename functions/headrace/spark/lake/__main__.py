@@ -1,6 +1,6 @@
 """The lake's jobs from a command line: ``headrace lake …`` starts this in a process of its own.
 
-Progress goes to stderr, what was found to stdout.  EMR Serverless and Glue start it as it is.
+Progress goes to stderr, what was found to stdout.  EMR Serverless starts it as it is.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Stations from a command line: ``headrace station start`` starts this in a process of its own.
 
 Progress goes to stderr, or with ``--json`` as lines of JSON to stdout, and the figures of the
-whole run to stdout.  EMR Serverless and Glue start it as it is.
+whole run to stdout.  EMR Serverless starts it as it is.
 """
 
 import importlib

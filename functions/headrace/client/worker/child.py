@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from multiprocessing.connection import Connection
@@ -19,7 +18,7 @@ from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
 from headrace.client.app.discovery import find_app
 from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
-from headrace.client.codec import PLAIN, remember_codec
+from headrace.client.codec import remember_codec
 from headrace.client.sending import Report
 from headrace.client.settings import working_folder
 from headrace.client.threads import call_on_death, stop_signals
@@ -115,8 +114,9 @@ class ChildWorker:
             task = given[0]
             try:
                 self._say(("report", report))
-            except Exception:  # noqa: BLE001 (whatever refuses to be pickled)
-                self._say(("report", _plain(report, task)))
+            except Exception as error:  # noqa: BLE001 (of a codec's value that cannot be pickled)
+                message = f"its report cannot leave the process: {error}"
+                self._say(("report", failed(task, type(error).__name__, message)))
         if self._loop is not None:
             self._loop.close()
 
@@ -220,25 +220,6 @@ class ChildControl:
 def _kill_group(_error: BaseException) -> None:
     """End this process and all that it has started: it hears nothing from the worker any more."""
     os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
-def _plain(report: Report | None, task: LeasedTask) -> Report | None:
-    """Return *report* with its values as JSON knows them: those can leave the process."""
-    if report is None:
-        return None
-    try:
-        return replace(
-            report,
-            result=_as_json(report.result),
-            payload=_as_json(report.payload),
-            spawn=[replace(each, payload=_as_json(each.payload)) for each in report.spawn],
-        )
-    except (TypeError, ValueError) as error:
-        return failed(task, type(error).__name__, f"its report cannot be written: {error}")
-
-
-def _as_json(value: object) -> object:
-    return PLAIN.decode(PLAIN.encode(value))
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

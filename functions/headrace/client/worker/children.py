@@ -26,20 +26,14 @@ if TYPE_CHECKING:
     from headrace.client.worker.held import HeldTasks
 
 _END_SECONDS: Final = 2.0
-_LOOK_SECONDS: Final = 0.5
-"""How often a silent child is looked at."""
-
-_START_LOOK_SECONDS: Final = 0.1
-"""How often a child that starts is looked at."""
+_LOOK_SECONDS: Final = 0.2
+"""How often a silent child is checked."""
 
 _BRIEF_SECONDS: Final = 0.2
 """How long a short message may wait for one that is being sent."""
 
 _LATER_SECONDS: Final = 5.0
 """How long a task is left alone that no child could be started for."""
-
-_NO_PROCESS_SECONDS: Final = 60.0
-"""How long the system may refuse to start processes before the worker ends."""
 
 _PAUSE_SECONDS: Final = 0.5
 _FAILED_STARTS: Final = 3
@@ -78,7 +72,7 @@ class ChildProcess:
         """
         until = time.monotonic() + within
         try:
-            while not self.pipe.poll(_START_LOOK_SECONDS):
+            while not self.pipe.poll(_LOOK_SECONDS):
                 self.too_slow = time.monotonic() >= until
                 if self.too_slow or stopping.is_set():
                     self.kill()
@@ -203,7 +197,6 @@ class Children:
         self._start_timeout = settings.child_start_timeout
         self._app_path, self._folder = settings.app_path or path_of(app), app.folder
         self._failed_starts = 0  # in a row
-        self._refused_since: float | None = None  # monotonic
         self._stopping = threading.Event()
         self._pool = ThreadPool("headrace-child", settings.concurrency, self._tend, died=parts.died)
         self.start = self._pool.start
@@ -221,7 +214,7 @@ class Children:
                 if process is None and not held.over:
                     process = self._new_child(held)
                 if process is None:
-                    self._release(held)
+                    self._give_back(held, released(held.task, delay=_LATER_SECONDS))
                 elif not self._run(held, process):
                     process = None
             except Exception as error:  # noqa: BLE001 (the thread must outlive a fault beside the tasks)
@@ -246,10 +239,9 @@ class Children:
                 process = ChildProcess(self._app_path, self._folder)
             except OSError as error:  # no memory, no processes, no open files left
                 _log.error("No child process can be started at present: %s", error)
-                self._refused(error)
+                self._give_back(held, released(held.task, delay=_LATER_SECONDS))
                 self._stopping.wait(_PAUSE_SECONDS)
                 return None
-            self._refused_since = None
             if process.is_ready(self._start_timeout, self._stopping):
                 self._failed_starts = 0
                 return process
@@ -258,7 +250,8 @@ class Children:
                 return None
             if process.too_slow:
                 how_it_ended = f"took longer than {self._start_timeout:g} s to load the app"
-                self._fail_waiting(held, f"its child process {how_it_ended} and was killed")
+                message = f"its child process {how_it_ended} and was killed"
+                self._give_back(held, failed(held.task, "ProcessNotStarted", message))
             elif process.last_words:
                 how_it_ended = f"{how_it_ended}: {process.last_words}"
             _log.error("A child process %s before it could take a task", how_it_ended)
@@ -270,28 +263,14 @@ class Children:
             self._stopping.wait(_PAUSE_SECONDS)
         return None
 
-    def _refused(self, error: OSError) -> None:
-        """Note that the system starts no process; end the worker if that lasts too long."""
-        now = time.monotonic()
-        if self._refused_since is None:
-            self._refused_since = now
-        elif now - self._refused_since >= _NO_PROCESS_SECONDS:
-            message = f"no child process could be started for {_NO_PROCESS_SECONDS:g} s: {error}"
-            self._parts.fail(HeadraceError(message))
-
-    def _fail_waiting(self, held: InflightTask, message: str) -> None:
-        """Fail the attempt of a task that has not begun."""
+    def _give_back(self, held: InflightTask, report: Report) -> None:
+        """End a task that has not begun with *report*."""
         if held.withdraw():
-            self._tasks.finish(held, failed(held.task, "ProcessNotStarted", message))
-
-    def _release(self, held: InflightTask) -> None:
-        """Release a task that there is no child for; it has not begun."""
-        if held.withdraw():
-            self._tasks.finish(held, released(held.task, delay=_LATER_SECONDS))
+            self._tasks.finish(held, report)
 
     def _fail(self, held: InflightTask, error: Exception) -> None:
-        """Let the task be over that a fault of the worker has met."""
-        self._release(held)
+        """End a task after a fault of the worker."""
+        self._give_back(held, released(held.task, delay=_LATER_SECONDS))
         if not held.over:
             held.end()
             self._tasks.finish(held, failed(held.task, type(error).__name__, str(error)))
@@ -302,7 +281,7 @@ class Children:
         if not held.begin(attempt):
             self._tasks.release_expired(held)
             return True
-        self._parts.observers.started(held.task, held.route)
+        self._parts.notify("started", held.task, held.route)
         process.say(("run", held.task, held.route.kind, held.seconds_left))
         how_it_died: str | None = None
         report: Report | None = None

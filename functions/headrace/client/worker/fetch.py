@@ -26,14 +26,12 @@ _STEADY_SECONDS: Final = 5.0
 _REFUSED_SECONDS: Final = 60.0
 """The longest time for which a worker leaves out a queue that was refused."""
 
-_AWAY_SECONDS: Final = 5.0
-"""The longest pause between two calls to a service that is away."""
-
 _LONG_POLL_SECONDS: Final = 0.5
 """How long a service on one machine may wait for a task; a worker that stops waits for it too."""
 
 _AHEAD_SECONDS: Final = 0.5
-_MOST_AHEAD: Final = 50
+"""Tasks are fetched so long before they start."""
+
 _NAMED: Final = re.compile(r"queues\[(\d+)\]")
 
 _log = safe_logger("headrace.worker")
@@ -62,8 +60,8 @@ class Prefetch:
             return self._fixed
         if self._mean is None:
             return 0
-        starts = self._concurrency * _AHEAD_SECONDS
-        return _MOST_AHEAD if self._mean * _MOST_AHEAD <= starts else int(starts / self._mean)
+        starts, most = self._concurrency * _AHEAD_SECONDS, 2 * BATCH
+        return most if self._mean * most <= starts else int(starts / self._mean)
 
 
 class QueueOrder:
@@ -74,7 +72,7 @@ class QueueOrder:
     ) -> None:
         self._weights, self._strict, self._chance = weights, strict, chance
         self._refused: dict[str, float] = {}  # until when (monotonic)
-        self._backoff = CallBackoff(_REFUSED_SECONDS, chance)
+        self._backoff = CallBackoff(chance, _REFUSED_SECONDS)
         self._left: list[str] = []  # queues to ask before this round is over
         self._round_at = 0.0
         self.empty_since: float | None = None
@@ -193,7 +191,7 @@ class Fetcher:
         self._settings, chance = parts.settings, parts.chance
         self._order = QueueOrder(self._settings.queues, strict=self._settings.strict, chance=chance)
         self._pause = IdlePause(chance)
-        self._backoff = CallBackoff(_AWAY_SECONDS, chance)
+        self._backoff = CallBackoff(chance)
         self._away_since = self._next_at = 0.0
         self._prepared = self._answered = False
         self._request: _DequeueRequest | None = None

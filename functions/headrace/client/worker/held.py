@@ -36,8 +36,7 @@ class HeldTasks:
     def __init__(
         self, parts: WorkerParts, *, fetching: PeriodicThread, reporting: PeriodicThread
     ) -> None:
-        self._app, self._settings, self._observers = parts.app, parts.settings, parts.observers
-        self._codec, self._clock = parts.service.codec, parts.clock
+        self._parts, self._clock = parts, parts.clock
         self._fetching, self._reporting = fetching, reporting
         # By task and lease, because a task may be delivered again to the worker that lost it.
         self._held: dict[tuple[str, str], InflightTask] = {}
@@ -68,7 +67,7 @@ class HeldTasks:
 
     def room(self) -> int:
         """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
-        concurrency = self._settings.concurrency
+        concurrency = self._parts.settings.concurrency
         most = concurrency + self._prefetch.size
         self._fetch_at = max(concurrency - 1, most - BATCH)  # before the look, to miss no change
         held = len(self._held)
@@ -80,9 +79,9 @@ class HeldTasks:
         """Hold *task* and run it as soon as there is room."""
         held = InflightTask(
             task,
-            self._app.route(task),
+            self._parts.app.route(task),
             lease_ends=self._clock.monotonic_at(task.lease.expires_at),
-            codec=self._codec,
+            codec=self._parts.service.codec,
             monotonic=self._clock.monotonic,
         )
         with self._lock:
@@ -107,14 +106,14 @@ class HeldTasks:
         held.note_end()
         if report is None and held.lost and not held.lease_lost:  # its handler has seen it first
             held.lease_lost = True
-            self._observers.lost(held.task, "it ended without word from the service")
+            self._parts.notify("lost", held.task, "it ended without word from the service")
         if held.begun:
             self._prefetch.ran(held.seconds)
         self._let_go(held, report)
         if held.begun:
             lost = "CANCELLED" if held.cancelled else "LOST"
             outcome = lost if report is None or held.cancelled else report.status
-            self._observers.ended(held.task, held.route, outcome, held.seconds)
+            self._parts.notify("ended", held.task, held.route, outcome, held.seconds)
 
     def _let_go(self, held: InflightTask, report: Report | None = None) -> None:
         """Hold *held* no longer, but first keep its report, so that one of them is seen.
@@ -181,7 +180,7 @@ class HeldTasks:
             self._let_go(held, released(held.task) if release else None)
         held.interrupt(Interruption.LEASE_LOST)
         _log.warning("The lease of a task is lost: %s", why, extra=about(held.task))
-        self._observers.lost(held.task, why)
+        self._parts.notify("lost", held.task, why)
 
     def cancelled(self, held: InflightTask) -> None:
         """Interrupt the handler of a task that was cancelled."""
@@ -189,7 +188,7 @@ class HeldTasks:
             self._let_go(held)
         if held.cancel():
             _log.info("A task was cancelled", extra=about(held.task))
-            self._observers.cancelled(held.task)
+            self._parts.notify("cancelled", held.task)
 
     def release_all_waiting(self) -> None:
         """Release the tasks that have not begun, and those that come from now on."""
@@ -238,7 +237,7 @@ class HeldTasks:
             return
         _log.warning("Task result discarded: %s", why, extra=about(held.task))
         held.lease_lost = True
-        self._observers.lost(held.task, why)
+        self._parts.notify("lost", held.task, why)
 
     def _settled(self, held: InflightTask, report: Report, result: Reported) -> None:
         """Count and log how an attempt ended, once the service has taken the report.
@@ -247,7 +246,7 @@ class HeldTasks:
         for the rest of a task.
         """
         if held.begun:
-            self._observers.settled(held.task, held.route, settled_as(report, result))
+            self._parts.notify("settled", held.task, held.route, settled_as(report, result))
         if not _log.isEnabledFor(logging.INFO):
             return
         name, outcome, seconds = held.route.title, report.status, held.seconds

@@ -7,12 +7,10 @@ from typing import Final, NamedTuple
 
 from headrace.client.calls.work import WorkerSign
 from headrace.client.sending import Report
-from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import NOTHING, InflightTask
 from headrace.client.worker.reports import send_each, was_cancelled, without_progress
-from headrace.client.worker.service import CallBackoff, WorkerParts
+from headrace.client.worker.service import ANSWER_SECONDS, CallBackoff, WorkerParts
 from headrace.domain.errors import (
-    Forbidden,
     HeadraceError,
     NotFound,
     RateLimited,
@@ -34,8 +32,6 @@ _LOCAL_SECONDS: Final = 1.5
 They cost no money there.  With the check and the call a cancel takes less than two seconds.
 """
 
-_UNHURRIED_SECONDS: Final = 10.0  # with nothing in flight
-_LONGEST_WAIT: Final = 1.0
 _WORKER_SECONDS: Final = 30.0
 _FORGOTTEN_SECONDS: Final = 300.0
 """After so long the service forgets a worker that is silent."""
@@ -56,7 +52,7 @@ def answer_within(inflight: Sequence[InflightTask], now: float) -> float:
 
     So there is time for another heartbeat.
     """
-    left = min((held.lease_ends - now for held in inflight), default=_UNHURRIED_SECONDS)
+    left = min((held.lease_ends - now for held in inflight), default=ANSWER_SECONDS)
     return max(1.0, left) / 2
 
 
@@ -70,9 +66,7 @@ class Heartbeats:
     def __init__(self, parts: WorkerParts) -> None:
         self._service, self._clock = parts.service, parts.clock
         self._lease_seconds = parts.settings.lease_seconds
-        self._backoffs = defaultdict[str, CallBackoff](
-            lambda: CallBackoff(_LONGEST_WAIT, parts.chance)
-        )
+        self._backoffs = defaultdict[str, CallBackoff](lambda: CallBackoff(parts.chance))
         self._next_at: dict[str, float] = {}  # by queue, after a failure
 
     def beat(self, inflight: Sequence[InflightTask]) -> Iterator[LostLease]:
@@ -167,12 +161,9 @@ class Registry:
             )
         except (Unavailable, RateLimited) as error:
             _log.debug("No worker heartbeat could be sent: %s", error)
-        except Forbidden as error:  # until then, a worker of other queues may have had the name
+        except HeadraceError as error:  # a worker of other queues may have the name until then
             _log.warning("This worker is not listed, and asks again in 5 minutes: %s", error)
             rest = _FORGOTTEN_SECONDS
-        except HeadraceError as error:
-            _log.warning("This worker will not be listed: %s", error)
-            rest = UNTIL_WOKEN
         else:
             self._listed = True
             before, self._last_received = self._last_received, received

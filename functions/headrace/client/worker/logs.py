@@ -3,12 +3,9 @@
 import json
 import logging
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
 from headrace.client.current import current_attempt
@@ -88,11 +85,6 @@ class TextFormatter(logging.Formatter):
         """
         return escape_unseen(super().format(record)).replace("\n", _NEXT_LINE)
 
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 (the base's)
-        """Return the time of *record* as the base does; many are of one second."""
-        second = _second(self.converter, int(record.created))
-        return f"{second},{int(record.msecs):03d}"
-
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the base's name)
         """Return the line without its traceback."""
         text = super().formatMessage(record)
@@ -102,11 +94,6 @@ class TextFormatter(logging.Formatter):
         queue, attempt = known.get("queue", "?"), known.get("attempt", "?")
         ranked = f", {known['priority']} priority" if known.get("priority") else ""
         return f"{text} [task {known['task_id']}, queue {queue}, attempt {attempt}{ranked}]"
-
-
-@lru_cache(maxsize=1)
-def _second(converter: Callable[[float], time.struct_time], second: int) -> str:
-    return time.strftime(logging.Formatter.default_time_format, converter(second))
 
 
 class JsonFormatter(logging.Formatter):

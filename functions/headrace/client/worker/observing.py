@@ -1,7 +1,6 @@
 """What a worker tells those who count and measure."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from headrace.client.app.execution import TaskRoute
 from headrace.safe_logging import safe_logger
@@ -38,33 +37,10 @@ class Observer:
         """The worker has heard that *task* was cancelled; its result is ignored."""
 
 
-class Observers(Observer):
-    """Notifies several observers."""
-
-    def __init__(self, observers: Iterable[Observer]) -> None:
-        self._all = tuple(observers)
-
-    def _notify(self, name: str, *what: Any) -> None:  # noqa: ANN401 (of each event)
-        for observer in self._all:
-            try:
-                getattr(observer, name)(*what)
-            except Exception:  # noqa: BLE001 (an observer must not harm the work)
-                _log.exception("%s failed", type(observer).__name__)
-
-    def taken(self, queue: str, count: int) -> None:
-        self._notify("taken", queue, count)
-
-    def started(self, task: LeasedTask, route: TaskRoute) -> None:
-        self._notify("started", task, route)
-
-    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
-        self._notify("ended", task, route, outcome, seconds)
-
-    def settled(self, task: LeasedTask, route: TaskRoute, outcome: str) -> None:
-        self._notify("settled", task, route, outcome)
-
-    def lost(self, task: LeasedTask, why: str) -> None:
-        self._notify("lost", task, why)
-
-    def cancelled(self, task: LeasedTask) -> None:
-        self._notify("cancelled", task)
+def notify(observers: Iterable[Observer], event: str, *what: object) -> None:
+    """Call the method *event* of each of *observers*; log the errors that they raise."""
+    for observer in observers:
+        try:
+            getattr(observer, event)(*what)
+        except Exception:  # noqa: BLE001 (an observer must not harm the work)
+            _log.exception("%s failed", type(observer).__name__)

@@ -1,10 +1,9 @@
 """Reports of tasks: which report an attempt ends in, and sending them until they are answered."""
 
 import asyncio
-import re
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -12,7 +11,12 @@ from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import InflightTask
-from headrace.client.worker.service import CallBackoff, WorkerParts, WorkerService
+from headrace.client.worker.service import (
+    ANSWER_SECONDS,
+    CallBackoff,
+    WorkerParts,
+    WorkerService,
+)
 from headrace.domain.errors import (
     Forbidden,
     InvalidRequest,
@@ -33,12 +37,9 @@ Instead: TypeAlias = Callable[[Report, Refused], Report | None]
 _LINGER_SECONDS: Final = 0.005
 """How long a report waits for others to share its call, while handlers run."""
 
-_LONGEST_WAIT: Final = 2.0
 _LATE_SECONDS: Final = 60.0
 """How long after the end of its lease a report may count: then the reaper has come by."""
 
-_ANSWER_SECONDS: Final = 10.0
-_NAMED: Final = re.compile(r"reports\[(\d+)\]")
 
 _log = safe_logger("headrace.worker")
 
@@ -124,57 +125,38 @@ def send_each(
     instead: Instead,
     *,
     within: float,
-    replaced: Collection[tuple[str, str]] = (),
 ) -> list[Reported | None]:
     """Send up to 25 *reports* and return one result each; None where there was nothing to send.
 
-    The reports that the service or the codec refuses are replaced by what *instead* returns, each
-    once (*replaced* are the tasks and leases of those that were), and the others sent without them.
+    If the service or the codec refuses them, each half is sent alone.  A single report that is
+    refused is replaced once by what *instead* returns.
 
     Raises other errors, and Forbidden if the key may not report on tasks of this queue.
     """
-    refused: Refused
     try:
         return list(service.report(queue, reports, within=within))
-    except InvalidRequest as error:
-        refused, named = error, _named(error, len(reports))
-    except Forbidden as error:
-        refused, named = error, {place for place, each in enumerate(reports) if _reaches_out(each)}
-        if not named:
-            raise
-    places = range(len(reports))
-    mended = dict(enumerate(reports))
-    if len(reports) > 1 and isinstance(refused, Forbidden):  # it does not say which one it is
-        parts = [[place for place in places if place not in named], *([place] for place in named)]
-    elif not named:  # too large together, or a refusal that names none of them
-        parts = [[place] for place in places]
-    else:
-        for place in named:
-            report = mended.pop(place)
-            instead_of_it = None if _which(report) in replaced else instead(report, refused)
-            if instead_of_it is not None:
-                mended[place] = instead_of_it
-        replaced = {*replaced, *(_which(reports[place]) for place in named)}
-        parts = [sorted(mended)]
-    results: list[Reported | None] = [None] * len(reports)
-    for part in filter(None, parts):
-        again = [mended[place] for place in part]
-        sent = send_each(service, queue, again, instead, within=within, replaced=replaced)
-        for place, result in zip(part, sent, strict=True):
-            results[place] = result
-    return results
+    except (InvalidRequest, Forbidden) as error:
+        if len(reports) == 1:
+            if isinstance(error, Forbidden) and not _reaches_out(reports[0]):
+                raise
+            return [_send_instead(service, queue, instead(reports[0], error), within=within)]
+    half = len(reports) // 2
+    parts = (reports[:half], reports[half:])
+    return [
+        one for part in parts for one in send_each(service, queue, part, instead, within=within)
+    ]
 
 
-def _which(report: Report) -> tuple[str, str]:
-    return report.task_id, report.lease_id
-
-
-def _named(refused: InvalidRequest, count: int) -> set[int]:
-    """Return the places, of *count*, that *refused* is about."""
-    if count == 1:
-        return {0}
-    named = {int(place) for field in refused.errors for place in _NAMED.findall(field.field)}
-    return named & set(range(count))
+def _send_instead(
+    service: WorkerService, queue: str, report: Report | None, *, within: float
+) -> Reported | None:
+    if report is None:
+        return None
+    try:
+        (result,) = service.report(queue, [report], within=within)
+    except (InvalidRequest, Forbidden):
+        return None
+    return result
 
 
 def _reaches_out(report: Report) -> bool:
@@ -277,7 +259,7 @@ class Reporter:
         with self._adding:  # of two that come at once, one finds that it is the first
             queue = self._queues.get(held.task.queue)
             if queue is None:
-                queue = _QueueReports(CallBackoff(_LONGEST_WAIT, self._chance))
+                queue = _QueueReports(CallBackoff(self._chance))
                 self._queues[held.task.queue] = queue
             queue.kept.append(kept)
             return len(queue.kept) in {1, BATCH}
@@ -361,7 +343,7 @@ class Reporter:
         queue = batch[0].held.task.queue
         sent_at = self._clock.monotonic()
         reports = [kept.report for kept in batch]
-        results = send_each(self._service, queue, reports, failure_instead, within=_ANSWER_SECONDS)
+        results = send_each(self._service, queue, reports, failure_instead, within=ANSWER_SECONDS)
         for now in {result.now for result in results if result is not None}:  # of few answers
             if now is not None:
                 self._clock.heard(now, sent_at=sent_at)

@@ -165,7 +165,7 @@ class Threads:
         report: Report | None = None
         error: BaseException | None = None
         try:
-            self._parts.observers.started(held.task, held.route)
+            self._parts.notify("started", held.task, held.route)
             report = self._parts.app.execute(held.task, held)
         except BaseException as came:  # noqa: BLE001 (thrown while the report was being made)
             error = came
@@ -263,7 +263,7 @@ class Coroutines:
         if not held.begin(CoroutineAttempt(self._loop, task)):
             self._tasks.release_expired(held)
             return
-        self._parts.observers.started(held.task, held.route)
+        self._parts.notify("started", held.task, held.route)
         report: Report | None
         try:
             report = await self._parts.app.execute_async(held.task, held)

@@ -25,7 +25,7 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.sending import Report
 from headrace.client.threads import Died
-from headrace.client.worker.observing import Observers
+from headrace.client.worker.observing import Observer, notify
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, NotFound, VersionMismatch
 from headrace.safe_logging import safe_logger
@@ -33,13 +33,15 @@ from headrace.wire.tasks import Dequeued, Reported
 
 Monotonic: TypeAlias = Callable[[], float]
 
-_DRIFT: Final = 0.001
-"""Seconds that two clocks may come apart in one second."""
-
 _LOCAL_POLL_SECONDS: Final = 0.1
 """A service that recommends a shorter pause between polls runs on one machine."""
 
-_FIRST_WAIT: Final = 0.1
+_LONGEST_WAIT: Final = 2.0
+"""The longest pause between two calls to a service that is away."""
+
+ANSWER_SECONDS: Final = 10.0
+"""How long a call waits for its answer, if no lease ends before."""
+
 _ROUNDS: Final = 3  # of a sync while others change the same
 
 _log = safe_logger("headrace.worker")
@@ -138,7 +140,7 @@ class ServiceClock:
         least, most = service_time - answered_at, service_time - sent_at
         if self._known is not None:
             at, low, high = self._known
-            drift = (answered_at - at) * _DRIFT
+            drift = (answered_at - at) / 1000  # so much two clocks may come apart
             low, high = low - drift, high + drift
             if low <= most and least <= high:  # otherwise one of the clocks was set
                 least, most = max(least, low), min(most, high)
@@ -166,22 +168,26 @@ class WorkerParts:
     settings: WorkerSettings
     service: WorkerService
     clock: ServiceClock
-    observers: Observers
+    observers: Sequence[Observer]
     chance: random.Random
     fail: Callable[[Exception], None]
     died: Died
+
+    def notify(self, event: str, *what: object) -> None:
+        """Notify the observers: call their method *event*."""
+        notify(self.observers, event, *what)
 
 
 class CallBackoff:
     """Waits that double, at random between half and all, up to *most* seconds."""
 
-    def __init__(self, most: float, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, most: float = _LONGEST_WAIT) -> None:
         self._most, self._chance = most, chance
         self.failures = 0
 
     def failed(self) -> float:
         """Note a failure and return the seconds to wait."""
-        longest = min(self._most, _FIRST_WAIT * 2.0 ** min(self.failures, 30))
+        longest = min(self._most, 0.1 * 2.0 ** min(self.failures, 30))
         self.failures += 1
         return longest * self._chance.uniform(0.5, 1.0)
 

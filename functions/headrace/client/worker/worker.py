@@ -25,7 +25,7 @@ from headrace.client.worker.fetch import Fetched, Fetcher
 from headrace.client.worker.held import HeldTasks
 from headrace.client.worker.leases import CHECK_SECONDS, Heartbeats, Registry
 from headrace.client.worker.logs import LogFormat
-from headrace.client.worker.observing import Observer, Observers
+from headrace.client.worker.observing import Observer
 from headrace.client.worker.service import (
     Monotonic,
     ServiceClock,
@@ -45,9 +45,6 @@ _TICK_SECONDS: Final = 0.1
 
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
-
-_LAST_BEAT_SECONDS: Final = 1.0
-"""How long a worker that ends waits for a heartbeat under way."""
 
 _BURST_SECONDS: Final = 30.0
 """How long a burst waits for a service that is away."""
@@ -106,17 +103,16 @@ class Worker:
         self.recycled = False
         """After `run`: whether it ended because of ``max_tasks`` or ``max_memory``."""
 
-        self._observers = Observers(observers)
         self._fetching = self._thread("fetching", self._fetch)
         self._reporting = self._thread("reports", self._report)
         self._beating = self._thread("heartbeats", self._beat)
         self.threads = (self._beating, self._reporting, self._fetching)
-        parts = WorkerParts(
+        self._parts = parts = WorkerParts(
             app,
             settings,
             service,
             self._clock,
-            self._observers,
+            observers,
             chance or random.SystemRandom(),
             self._fail,
             self._thread_died,
@@ -190,7 +186,7 @@ class Worker:
                 self.settings.concurrency,
             )
         for name, count in Counter(task.queue for task in fetched.tasks).items():
-            self._observers.taken(name, count)
+            self._parts.notify("taken", name, count)
         for task in fetched.tasks:
             self._held.start(task)
         if fetched.fatal is not None:
@@ -336,9 +332,7 @@ class Worker:
                 self.unreported_tasks,
             )
         self._beating.stop()
-        if self._beating.join(
-            _LAST_BEAT_SECONDS
-        ):  # else a heartbeat under way would come after this
+        if self._beating.join(1.0):  # else a heartbeat under way would come after this
             self._registry.sign_off()
         _log.info("Stopped")
 

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
@@ -75,21 +76,25 @@ class HeldTasks:
 
     # ------------------------------------------------------------------------------ start and end
 
-    def start(self, task: LeasedTask) -> None:
-        """Hold *task* and run it as soon as there is room."""
-        held = InflightTask(
-            task,
-            self._parts.app.route(task),
-            lease_ends=self._clock.monotonic_at(task.lease.expires_at),
-            codec=self._parts.service.codec,
-            monotonic=self._clock.monotonic,
-        )
+    def start(self, tasks: Sequence[LeasedTask]) -> None:
+        """Hold *tasks*, and then run each as soon as there is room."""
+        started = [
+            InflightTask(
+                task,
+                self._parts.app.route(task),
+                lease_ends=self._clock.monotonic_at(task.lease.expires_at),
+                codec=self._parts.service.codec,
+                monotonic=self._clock.monotonic,
+            )
+            for task in tasks
+        ]
         with self._lock:
-            self._held[task.id, task.lease.id] = held
-        if self._closed:
-            self._release_waiting(held)
-        else:
-            self.handlers.start(held)
+            self._held |= {(held.task.id, held.task.lease.id): held for held in started}
+        for held in started:
+            if self._closed:
+                self._release_waiting(held)
+            else:
+                self.handlers.start(held)
 
     def release_expired(self, held: InflightTask) -> None:
         """Release a task that did not begin, if that is because its lease has ended."""
@@ -137,7 +142,7 @@ class HeldTasks:
     def keep_limits(self) -> bool:
         """Interrupt handlers whose time is up; return whether leases must be renewed at once."""
         now = self._clock.monotonic()
-        stalled = self._look_for_stall(now)
+        stalled = self.look_for_stall()
         for held in self.all():
             why = held.overdue(now)
             if why is Interruption.LEASE_LOST:
@@ -148,9 +153,14 @@ class HeldTasks:
                 held.kill()
         return stalled
 
-    def _look_for_stall(self, now: float) -> bool:
-        """Return whether leases ended while this process stood still; release what waits."""
-        seconds, self._awake_at = now - self._awake_at, now
+    def look_for_stall(self) -> bool:
+        """Return whether leases ended while this process stood still; release what waits.
+
+        Two threads call this several times a second: the first one that goes on notices.
+        """
+        with self._lock:
+            now = self._clock.monotonic()
+            seconds, self._awake_at = now - self._awake_at, now
         if seconds < _STALL_SECONDS:
             return False
         stalled = [held for held in self.all() if held.stood_still(seconds, now)]

@@ -187,8 +187,7 @@ class Worker:
             )
         for name, count in Counter(task.queue for task in fetched.tasks).items():
             self._parts.notify("taken", name, count)
-        for task in fetched.tasks:
-            self._held.start(task)
+        self._held.start(fetched.tasks)
         if fetched.fatal is not None:
             self._quiet = True
             self._fail(fetched.fatal)
@@ -235,6 +234,7 @@ class Worker:
 
     def _beat(self) -> float:
         """Send the heartbeats that are due, of tasks and of the worker itself."""
+        self._held.look_for_stall()
         inflight = self._held.all()
         for held, why, cancelled in self._heartbeats.beat(inflight):
             if cancelled:

@@ -1,14 +1,12 @@
 """`headrace key` and `headrace audit`: API keys, and the record of what people changed."""
 
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli import params
 from headrace.cli.commands import (
-    SHOWN,
     CliGroup,
     at_most_one,
     dry_run_option,
@@ -17,7 +15,7 @@ from headrace.cli.commands import (
     split,
     yes_option,
 )
-from headrace.cli.output import answer, document, done, facts, line, rows, span, when
+from headrace.cli.output import Column, answer, document, done, facts, listing, span, table, when
 from headrace.cli.params import INSTANT, TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.domain.access import Role
@@ -115,20 +113,17 @@ def _show(session: CliSession, made: "NewKey", note: str) -> None:
 def list_(session: CliSession, query: str | None) -> None:
     """List the keys."""
     keys = list(session.client.list_keys(query=query))
-    answer(
-        session,
-        keys,
-        lambda: rows(
-            ("Key", "Name", "Role", "Queues", "Begins", "Created", "Last used", "Expires"),
-            (
-                (
-                    *(k.id, k.name, k.role, k.queues, k.prefix, k.created_at, k.last_used_at),
-                    _end_of(k, session.now()),
-                )
-                for k in keys
-            ),
-        ),
-    )
+    columns: dict[str, Column] = {
+        "Key": "id",
+        "Name": "name",
+        "Role": "role",
+        "Queues": "queues",
+        "Begins": "prefix",
+        "Created": "created_at",
+        "Last used": "last_used_at",
+        "Expires": lambda key: _end_of(key, session.now()),
+    }
+    answer(session, keys, lambda: table(columns, keys))
 
 
 @key_command.command("show", example="headrace key show key_01")
@@ -218,25 +213,12 @@ def list_audit(
     entries = session.client.list_audit(
         queue=queue, actor=actor, action=action, from_=since, to=until, query=query
     )
-    if session.json:
-        for entry in islice(entries, limit):
-            line(entry)
-        return
-    most = limit or SHOWN
-    rows(
-        ("At", "Who", "What", "Queue", "Which", "Changed"),
-        (
-            (
-                entry.at,
-                entry.actor,
-                entry.action,
-                entry.queue,
-                entry.ids or entry.filter,
-                entry.changed,
-            )
-            for entry in islice(entries, most)
-        ),
-        right=("Changed",),
-    )
-    if next(entries, None) is not None:
-        session.note(f"There are more: --limit shows more than {most}, --json all.")
+    columns: dict[str, Column] = {
+        "At": "at",
+        "By": "actor",
+        "Action": "action",
+        "Queue": "queue",
+        "Tasks": lambda entry: entry.ids or entry.filter,
+        "Changed": "changed",
+    }
+    listing(session, entries, columns, limit)

@@ -1,13 +1,12 @@
 """`headrace action`: actions on many tasks that the service carries out."""
 
 from collections import Counter
-from itertools import islice
 from typing import Final
 
 import click
 
-from headrace.cli.commands import SHOWN, CliGroup, limit_option, queue_names, yes_option
-from headrace.cli.output import answer, done, facts, line, many, rows
+from headrace.cli.commands import CliGroup, limit_option, queue_names, yes_option
+from headrace.cli.output import Column, answer, done, facts, listing, many
 from headrace.cli.session import CliSession, Exit
 from headrace.domain.operate import SAID
 from headrace.wire.actions import ActionSeen
@@ -19,6 +18,20 @@ _WORDS: Final = {
     "DONE": "done",
     "CANCELLED": "cancelled",
     "FAILED": "failed",
+}
+
+
+_COLUMNS: Final[dict[str, Column]] = {
+    "Id": "id",
+    "Action": "action",
+    "Queues": "queues",
+    "Status": lambda one: _WORDS.get(one.status, one.status),
+    "Done": "done",
+    "Of": "matched",
+    "Changed": "changed",
+    "By": "actor",
+    "Begun": "started_at",
+    "Reason": "reason",
 }
 
 
@@ -43,25 +56,7 @@ def list_actions(
     session: CliSession, queue: str | None, query: str | None, limit: int | None
 ) -> None:
     """List the actions of the last 30 days, latest first."""
-    every = session.client.list_actions(queue=queue, query=query)
-    if session.json:
-        for one in islice(every, limit):
-            line(one)
-        return
-    most = limit or SHOWN
-    rows(
-        ("Id", "Action", "Queues", "Status", "Done", "Of", "Changed", "By", "Begun", "Reason"),
-        (
-            (
-                *(one.id, one.action, one.queues, _WORDS.get(one.status, one.status)),
-                *(one.done, one.matched, one.changed, one.actor, one.started_at, one.reason),
-            )
-            for one in islice(every, most)
-        ),
-        right=("Done", "Of", "Changed"),
-    )
-    if next(every, None) is not None:
-        session.note(f"There are more: --limit shows more than {most}, --json all.")
+    listing(session, session.client.list_actions(queue=queue, query=query), _COLUMNS, limit)
 
 
 @action_command.command("show", example="headrace action show act_7ysx3gkqzr4n8w2m5v9b6t1d0c")

@@ -1,7 +1,6 @@
 """`headrace batch`: batches and workflows, and their progress."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Final
 
 import click
@@ -9,24 +8,25 @@ import msgspec
 from rich.text import Text
 from rich.tree import Tree
 
-from headrace.cli.commands import SHOWN, CliGroup, limit_option, yes_option
+from headrace.cli.commands import CliGroup, limit_option, yes_option
 from headrace.cli.output import (
+    Column,
     answer,
     cell,
-    document,
     done,
+    listing,
     many,
     progress,
     rows,
     span,
-    when,
+    table,
     write,
 )
 from headrace.cli.session import CliSession
 from headrace.client.calls.batches import cancel_batch, recount_batch
 from headrace.client.operations import so_far
 from headrace.domain.workflow import WORKFLOW_TAG, part_id, step_tree
-from headrace.wire.batches import BatchSeen, BatchStep, BatchSteps
+from headrace.wire.batches import BatchStep, BatchSteps
 
 
 @click.group("batch", cls=CliGroup, example="headrace batch show night")
@@ -45,14 +45,7 @@ def list_batches(
 ) -> None:
     """List batches by id; generated ids sort by age."""
     every = session.client.list_batches(prefix=prefix, parts=parts, query=query)
-    if session.json:
-        document(list(islice(every, limit)))
-        return
-    most = limit or SHOWN
-    found = list(islice(every, most + 1))
-    _table(found[:most])
-    if len(found) > most:
-        session.note(f"There are more: --limit shows more than {most}, --json all.")
+    listing(session, every, _COLUMNS, limit, one_document=True)
 
 
 @batch_command.command("show", example="headrace batch show wfl_01kc5m3v0e8x2r7n4q9w6y1z0a")
@@ -67,7 +60,7 @@ def show(session: CliSession, id: str) -> None:
     batch, found = session.client.get_batch(id), session.client.batch_steps(id)
 
     def for_people() -> None:
-        _table([batch])
+        table(_COLUMNS, [batch])
         _tree(id, found)
 
     answer(session, {"batch": batch, **msgspec.structs.asdict(found)}, for_people)
@@ -100,7 +93,7 @@ def recount(session: CliSession, id: str) -> None:
         ("DEAD", found.dead, found.was_dead),
     ]
     columns = ("State", "Members", "Counter said")
-    answer(session, found, lambda: rows(columns, numbers, right=columns[1:]))
+    answer(session, found, lambda: rows(columns, numbers))
     refusal = found.refusal
     session.note(f"The batch is unchanged: {refusal}." if refusal else "The batch is corrected.")
 
@@ -184,29 +177,17 @@ def _step_line(step: BatchStep, after: Sequence[str], names: Mapping[str, str]) 
 
 _NAMES: Final = 5  # of the steps before a step
 _STYLES: Final = {"DEAD": "red", "SUCCEEDED": "green"}
-_COLUMNS: Final = (
-    *("Batch", "Total", "Created", "Live", "Succeeded", "Dead", "Deleted"),
-    *("Counted", "Ended", "Called back"),
-)
-
-
-def _table(batches: Sequence[BatchSeen]) -> None:
-    rows(
-        _COLUMNS,
-        (
-            (
-                one.id,
-                "open" if one.total is None else one.total,
-                one.created,
-                one.live,
-                one.succeeded,
-                one.dead,
-                one.deleted,
-                None if one.staleness_seconds is None else f"{span(one.staleness_seconds)} ago",
-                when(one.finished_at),
-                ", ".join(one.callbacks),
-            )
-            for one in batches
-        ),
-        right=_COLUMNS[1:7],
-    )
+_COLUMNS: Final[dict[str, Column]] = {
+    "Batch": "id",
+    "Total": lambda one: "open" if one.total is None else one.total,
+    "Created": "created",
+    "Live": "live",
+    "Succeeded": "succeeded",
+    "Dead": "dead",
+    "Deleted": "deleted",
+    "Counted": lambda one: (
+        None if one.staleness_seconds is None else f"{span(one.staleness_seconds)} ago"
+    ),
+    "Ended": "finished_at",
+    "Called back": lambda one: ", ".join(one.callbacks),
+}

@@ -12,7 +12,7 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import SHOWN, CliGroup, exactly_one, limit_option, options, yes_option
-from headrace.cli.output import answer, done, facts, line, many, rows, span, when
+from headrace.cli.output import Column, answer, done, facts, line, many, span, table
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed, need_packages
 
@@ -33,6 +33,16 @@ _which: Final = options(
     click.option("--id", "ids", multiple=True, metavar="ID", help="Row of this task; repeatable."),
     click.option("--all", "everything", is_flag=True, help="All refused rows."),
 )
+
+
+_COLUMNS: Final[dict[str, Column]] = {
+    "Task": "task_id",
+    "Queue": "queue",
+    "Written": "created_at",
+    "Attempts": "attempts",
+    "Refused": "refused_at",
+    "Error": "error",
+}
 
 
 @contextmanager
@@ -200,18 +210,8 @@ def list_(
     if session.json:
         for row in found:
             line(_fields(row, payload=payload))
-        return
-    rows(
-        ("Task", "Queue", "Written", "Attempts", "Refused", "Error"),
-        (
-            (
-                *(row.task_id, row.queue, when(row.created_at)),
-                *(row.attempts, when(row.refused_at), row.error),
-            )
-            for row in found
-        ),
-        right=("Attempts",),
-    )
+    else:
+        table(_COLUMNS, found)
 
 
 def _fields(row: "OutboxRow", *, payload: bool) -> dict[str, Any]:

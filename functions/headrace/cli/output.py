@@ -12,7 +12,9 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, TextIO, TypeAlias
 
 import click
 import msgspec
@@ -23,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from headrace.cli.commands import SHOWN
 from headrace.cli.session import CliSession
 from headrace.client.calls.tasks import count_tasks
 from headrace.client.operations import so_far
@@ -31,6 +34,8 @@ from headrace.domain.operate import SAID
 from headrace.domain.texts import escape_unseen, json_escape
 from headrace.wire.base import without_halves
 from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
+
+Column: TypeAlias = str | Callable[[Any], object]
 
 _ANY_WIDTH: Final = 100_000
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
@@ -184,20 +189,55 @@ def grid(*columns: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def rows(
-    columns: Sequence[str], of: Iterable[Sequence[object]], *, right: Sequence[str] = ()
-) -> None:
-    """Print a table, or one line on stderr if it has no rows.
+def rows(columns: Sequence[str], of: Iterable[Sequence[object]]) -> None:
+    """Print a table, or one line on stderr if it has no rows.  Numbers are aligned right.
 
     A row is one line, because a name with a line break would look like two rows.
     """
-    made = grid(*columns, right=right)
-    for row in of:
-        made.add_row(*map(_cell_of_one_line, row))
-    if made.row_count:
-        write(made)
-    else:
+    shown = list(of)
+    if not shown:
         click.echo("None found.", err=True)
+        return
+    right = [
+        name
+        for name, cells in zip(columns, zip(*shown, strict=True), strict=True)
+        if any(isinstance(one, int) for one in cells)
+        and all(one is None or isinstance(one, int | float) for one in cells)
+    ]
+    made = grid(*columns, right=right)
+    for row in shown:
+        made.add_row(*map(_cell_of_one_line, row))
+    write(made)
+
+
+def table(columns: Mapping[str, Column], of: Iterable[object]) -> None:
+    """Print objects as a table: each column is an attribute, or a function of an object."""
+    rows(list(columns), [[_value(one, column) for column in columns.values()] for one in of])
+
+
+def _value(of: object, column: Column) -> object:
+    return attrgetter(column)(of) if isinstance(column, str) else column(of)
+
+
+def listing(
+    session: CliSession,
+    found: Iterable[object],
+    columns: Mapping[str, Column],
+    limit: int | None,
+    *,
+    one_document: bool = False,
+) -> None:
+    """Write a list of any length: NDJSON or *one_document* with --json, else its first rows."""
+    if session.json and one_document:
+        document(list(islice(found, limit)))
+    elif session.json:
+        for one in islice(found, limit):
+            line(one)
+    else:
+        most, left = limit or SHOWN, iter(found)
+        table(columns, islice(left, most))
+        if next(left, None) is not None:
+            session.note(f"There are more: --limit shows more than {most}, --json all.")
 
 
 def facts(pairs: Iterable[tuple[str, object]]) -> None:

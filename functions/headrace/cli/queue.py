@@ -17,6 +17,7 @@ from headrace.cli.commands import (
     yes_option,
 )
 from headrace.cli.output import (
+    Column,
     answer,
     count_of,
     document,
@@ -26,6 +27,7 @@ from headrace.cli.output import (
     progress,
     rows,
     span,
+    table,
     undo_note,
 )
 from headrace.cli.params import TIME
@@ -134,32 +136,20 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
 @click.pass_obj
 def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
     """List the queues."""
-    client = session.client
-    queues = list(client.list_queues(prefix, query=query))
-    columns = ("Queue", "Lease", "Retries", "Limits", "Shards", "Alerts", "Description")
-
-    def show() -> None:
+    queues = list(session.client.list_queues(prefix, query=query))
+    columns: dict[str, Column] = {
+        "Queue": "name",
+        "Lease": lambda one: span(one.keepalive_timeout_in_seconds),
+        "Retries": "retry_strategy.max_retries",
+        "Limits": limits_of,
+        "Shards": "shards",
         # Only a queue that is read alone has its alerts.
-        watched = {one.name: client.get_queue(one.name) for one in queues if one.alerts}
-        alerts = {name: ", ".join(alerts_of(queue)) for name, queue in watched.items()}
-        rows(
-            columns,
-            (
-                (
-                    queue.name,
-                    span(queue.keepalive_timeout_in_seconds),
-                    queue.retry_strategy.max_retries,
-                    limits_of(queue),
-                    queue.shards,
-                    alerts.get(queue.name) or None,
-                    queue.description or None,
-                )
-                for queue in queues
-            ),
-            right=("Retries", "Shards"),
-        )
-
-    answer(session, queues, show)
+        "Alerts": lambda one: (
+            one.alerts and ", ".join(alerts_of(session.client.get_queue(one.name)))
+        ),
+        "Description": "description",
+    }
+    answer(session, queues, lambda: table(columns, queues))
 
 
 @queue_command.command("show", example="headrace queue show mail")
@@ -243,7 +233,7 @@ def recount(session: CliSession, queue: str) -> None:
 
     def show_() -> None:
         columns = ("State", "Tasks", "The counter said")
-        rows(columns, numbers, right=columns[1:])
+        rows(columns, numbers)
 
     numbers = [(str(state), number, found.was[state]) for state, number in found.counts.items()]
     numbers.append(("DEAD, cancelled", found.cancelled, found.was_cancelled))
@@ -336,7 +326,7 @@ def _would_go(session: CliSession, queue: str, states: list[str]) -> None:
     by_state = {str(state): number for state, number in count.by_state.items() if state in states}
 
     def show_() -> None:
-        rows(("State", "Would be deleted"), by_state.items(), right=("Would be deleted",))
+        rows(("State", "Would be deleted"), by_state.items())
 
     answer(session, count, show_)
 

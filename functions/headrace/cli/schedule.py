@@ -15,7 +15,7 @@ from headrace.cli.commands import (
     text_options,
     yes_option,
 )
-from headrace.cli.output import answer, done, facts, made_fields, pretty, rows, span
+from headrace.cli.output import Column, answer, done, facts, made_fields, pretty, rows, span, table
 from headrace.cli.params import PRIORITY, TIME
 from headrace.cli.session import CliSession
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
@@ -93,17 +93,14 @@ def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
 def list_(session: CliSession, queue: str) -> None:
     """List the schedules of a queue."""
     schedules = list(session.client.list_schedules(queue))
-    answer(
-        session,
-        schedules,
-        lambda: rows(
-            ("Schedule", "When", "Zone", "Next", "Paused"),
-            (
-                (one.name, _rhythm(one), one.timezone, one.next_run_at, one.paused)
-                for one in schedules
-            ),
-        ),
-    )
+    columns: dict[str, Column] = {
+        "Schedule": "name",
+        "When": _rhythm,
+        "Zone": "timezone",
+        "Next": "next_run_at",
+        "Paused": "paused",
+    }
+    answer(session, schedules, lambda: table(columns, schedules))
 
 
 @schedule_command.command("next", example="headrace schedule next")
@@ -120,14 +117,7 @@ def next_(session: CliSession, queues: tuple[str, ...]) -> None:
         if one.next_run_at is not None
     ]
     found.sort(key=lambda one: str(one["next_run_at"]))
-    answer(
-        session,
-        found,
-        lambda: rows(
-            ("Next", "Queue", "Schedule"),
-            ((one["next_run_at"], one["queue"], one["schedule"]) for one in found),
-        ),
-    )
+    answer(session, found, lambda: rows(("Next", "Queue", "Schedule"), map(_tick, found)))
 
 
 @schedule_command.command("show", example="headrace schedule show mail digest")
@@ -165,6 +155,10 @@ def delete(session: CliSession, queue: str, name: str, *, dry_run: bool, yes: bo
     session.ask(f"Schedule {name} of {queue} will be deleted.", yes=yes)
     session.client.delete_schedule(queue, name)
     done(session, f"Schedule {name} of {queue} is deleted.", {"queue": queue, "schedule": name})
+
+
+def _tick(one: dict[str, Any]) -> tuple[object, ...]:
+    return one["next_run_at"], one["queue"], one["schedule"]
 
 
 def _rhythm(schedule: ScheduleInShort) -> str:

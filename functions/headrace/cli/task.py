@@ -220,7 +220,7 @@ def _table(tasks: Sequence[Task], *, payload: bool) -> None:
     shown = {
         name: cells for name, cells in columns.items() if any(cells) or name not in _ONLY_IF_ANY
     }
-    rows(list(shown), zip(*shown.values(), strict=True), right=("Attempts",))
+    rows(list(shown), zip(*shown.values(), strict=True))
 
 
 def _latest(task: Task) -> str | None:
@@ -242,7 +242,7 @@ def count(session: CliSession, /, queue: str, **given: Any) -> None:
 
     def show_() -> None:
         states = [(state, number) for state, number in counted.by_state.items()]
-        rows(("State", "Tasks"), [*states, ("total", counted.count)], right=("Tasks",))
+        rows(("State", "Tasks"), [*states, ("total", counted.count)])
 
     answer(session, counted, show_)
 

@@ -17,7 +17,7 @@ from headrace.cli import params
 from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
 from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.outbox import relaying
-from headrace.cli.output import answer, done, rows, span, when
+from headrace.cli.output import Column, answer, done, span, table, when
 from headrace.cli.params import TIME
 from headrace.cli.processes import RECYCLE, Supervisor
 from headrace.cli.session import CliSession, Exit, Failed
@@ -311,27 +311,17 @@ def list_workers(session: CliSession, query: str | None) -> None:
     """
     workers = list(session.client.list_workers(query=query))
     now = session.client.health().now
-    answer(
-        session,
-        workers,
-        lambda: rows(
-            ("Worker", "Queues", "Running", "Concurrency", "Version", "Since", "Seen", "Asked to"),
-            (
-                (
-                    one.name,
-                    one.queues,
-                    len(one.running or ()),
-                    one.concurrency,
-                    one.version,
-                    one.started_at,
-                    _seen(one, now),
-                    one.command,
-                )
-                for one in workers
-            ),
-            right=("Running", "Concurrency"),
-        ),
-    )
+    columns: dict[str, Column] = {
+        "Worker": "name",
+        "Queues": "queues",
+        "Running": lambda one: len(one.running or ()),
+        "Concurrency": "concurrency",
+        "Version": "version",
+        "Since": "started_at",
+        "Seen": lambda one: _seen(one, now),
+        "Asked to": "command",
+    }
+    answer(session, workers, lambda: table(columns, workers))
 
 
 def _seen(one: WorkerSeen, now: datetime) -> str:

@@ -1,7 +1,7 @@
 """Commands that change tasks, by their ids or by filters."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -146,17 +146,20 @@ def _act(
 ) -> Exit:
     where = take_filters(given)
     queue: str | None = given["queue"]
-    background, reason = given["background"], given["reason"]
+    background, dry_run = given["background"], given["dry_run"]
+    how: dict[str, Any] = {
+        "to_queue": to_queue,
+        "undo_in_seconds": undo_for,
+        "reason": given["reason"],
+    }
     if ids and (where or given["every"]):
         raise click.UsageError("give ids or filters, not both")
-    if background and (ids or given["dry_run"]):
+    if background and (ids or dry_run):
         other = "ids" if ids else "--dry-run"
         raise click.UsageError(f"--background needs filters or --all, and excludes {other}")
     if ids:
-        pages = _by_ids(
-            session, action, ids, queue, to_queue, undo_for, reason, dry_run=given["dry_run"]
-        )
-        return _show_outcome(session, action, pages, total=len(ids), dry_run=given["dry_run"])
+        pages = _by_ids(session, action, ids, queue, {**how, "dry_run": dry_run})
+        return _show_outcome(session, action, pages, total=len(ids), dry_run=dry_run)
     if queue is None:
         raise click.UsageError("no tasks are named: give ids, or --queue with filters or --all")
     if not where and not given["every"]:
@@ -164,35 +167,18 @@ def _act(
     if action == "restart":
         where = with_states(where, "DEAD")  # succeeded tasks run again only if --state names them
     total = None
-    if action in _ASKED and not yes and not given["dry_run"]:
-        meant = with_states(where, _UNFINISHED) if action == "cancel" else where
-        total = count_of(session, queue, meant).count
+    if action in _ASKED and not yes and not dry_run:
+        matching = with_states(where, _UNFINISHED) if action == "cancel" else where
+        total = count_of(session, queue, matching).count
         which = f"{many(total, 'task')} of {queue} ({described(where)})"
-        how = "" if undo_for is None else how_long(undo_for)
-        session.ask(f"{which} will be {_ASKED[action]}{how}.", yes=yes)
+        undo = "" if undo_for is None else how_long(undo_for)
+        session.ask(f"{which} will be {_ASKED[action]}{undo}.", yes=yes)
     if background:
-        one = session.client.begin_action(
-            action,
-            [queue],
-            all=not where,
-            to_queue=to_queue,
-            undo_in_seconds=undo_for,
-            reason=reason,
-            **where,
-        )
+        one = session.client.begin_action(action, [queue], all=not where, **how, **where)
         return begun(session, one)
-    steps = bulk_tasks(
-        action,
-        queue,
-        all=not where,
-        to_queue=to_queue,
-        dry_run=given["dry_run"],
-        undo_in_seconds=undo_for,
-        reason=reason,
-        **where,
-    )
+    steps = bulk_tasks(action, queue, all=not where, dry_run=dry_run, **how, **where)
     pages = session.client.stream(answers(steps))
-    return _show_outcome(session, action, pages, total=total, dry_run=given["dry_run"])
+    return _show_outcome(session, action, pages, total=total, dry_run=dry_run)
 
 
 def _by_ids(
@@ -200,43 +186,22 @@ def _by_ids(
     action: ActionName,
     ids: Sequence[str],
     queue: str | None,
-    to_queue: str | None,
-    undo_for: float | None,
-    reason: str | None,
-    *,
-    dry_run: bool,
+    how: dict[str, Any],
 ) -> Iterator[Bulk]:
     """Act on tasks by id; the queue of each is looked up unless *queue* is given."""
     client = session.client
-    by_queue: Mapping[str, list[str]]
-    if action == "cancel" and queue is None and not dry_run:
+    by_queue: dict[str, list[str]] = defaultdict(list)
+    if action == "cancel" and queue is None and not how["dry_run"]:
         for one in ids:
-            yield _cancelled(session, one, reason)
+            yield _cancelled(session, one, how["reason"])
         return
-    if queue is not None:
-        by_queue = {queue: list(ids)}
-    else:
-        found: dict[str, list[str]] = defaultdict(list)
-        missing = []
-        for one in ids:
-            try:
-                found[client.get_task(one, payload=False).queue].append(one)
-            except NotFound:
-                missing.append(BulkResult(id=one, outcome="NOT_FOUND", detail=None))
-        by_queue = found
-        if missing:
-            yield Bulk(matched=0, changed=0, results=missing)
+    for one in ids:
+        try:
+            by_queue[queue or client.get_task(one, payload=False).queue].append(one)
+        except NotFound:
+            yield _bulk_of(one, "NOT_FOUND", matched=0)
     for name, some in by_queue.items():
-        steps = bulk_tasks(
-            action,
-            name,
-            ids=some,
-            to_queue=to_queue,
-            dry_run=dry_run,
-            undo_in_seconds=undo_for,
-            reason=reason,
-        )
-        yield from client.stream(answers(steps))
+        yield from client.stream(answers(bulk_tasks(action, name, ids=some, **how)))
 
 
 def _cancelled(session: CliSession, one: str, reason: str | None) -> Bulk:
@@ -244,13 +209,17 @@ def _cancelled(session: CliSession, one: str, reason: str | None) -> Bulk:
     try:
         session.client.cancel_task(one, reason=reason)
     except NotFound:
-        missing = BulkResult(id=one, outcome="NOT_FOUND", detail=None)
-        return Bulk(matched=0, changed=0, results=[missing])
+        return _bulk_of(one, "NOT_FOUND", matched=0)
     except Finished as error:
-        finished = BulkResult(id=one, outcome="SKIPPED", detail=error.detail)
-        return Bulk(matched=1, changed=0, results=[finished])
-    result = BulkResult(id=one, outcome="CANCELLED", detail=None)
-    return Bulk(matched=1, changed=1, results=[result])
+        return _bulk_of(one, "SKIPPED", error.detail)
+    return _bulk_of(one, "CANCELLED", changed=1)
+
+
+def _bulk_of(
+    id: str, outcome: Any, detail: str | None = None, *, matched: int = 1, changed: int = 0
+) -> Bulk:
+    result = BulkResult(id=id, outcome=outcome, detail=detail)
+    return Bulk(matched=matched, changed=changed, results=[result])
 
 
 def _show_outcome(

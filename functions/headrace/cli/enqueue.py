@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 import click
 
@@ -20,7 +19,7 @@ from headrace.cli.lines import (
     read_lines,
 )
 from headrace.cli.output import document, line, made_fields, progress
-from headrace.cli.params import INSTANT, PRIORITY, TIME, open_stdin
+from headrace.cli.params import INSTANT, PRIORITY, TIME
 from headrace.cli.session import CliSession, Exit
 from headrace.client.sending import NewTask
 from headrace.client.settings import utc_now
@@ -30,8 +29,6 @@ from headrace.domain.task import DedupeUntil
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.texts import escape_unseen
 from headrace.wire.tasks import Enqueued
-
-_STDIN: Final = "-"
 
 _task_options = options(
     click.option("--delay", **TIME, help="Deliver after this time."),
@@ -89,7 +86,12 @@ _task_options = options(
     metavar="FILE",
     help="Upload this file as the payload of one task, up to 1 GiB.",
 )
-@click.option("--file", metavar="FILE", help="NDJSON with a payload on each line; - is stdin.")
+@click.option(
+    "--file",
+    type=params.InputFile("rb"),
+    metavar="FILE",
+    help="NDJSON with a payload on each line; - is stdin.",
+)
 @click.option("--tasks", is_flag=True, help='Lines are whole tasks: {"payload": …, "id": …}.')
 @click.option("--skip-bad", is_flag=True, help="Skip lines that cannot be a task.")
 @click.option(
@@ -222,10 +224,10 @@ def _file(session: CliSession, queue: str, defaults: Defaults, given: dict[str, 
     reader = LineReader(defaults, given["tasks"], given["function"], run)
     client = None if given["dry_run"] else session.client
     try:
-        with _opened(given["file"]) as stream, progress(session) as bar:
+        with progress(session) as bar:
             read = bar.add_task(f"Into {queue}, bytes", total=_size(given["file"]))
             lines = _numbered(
-                stream, given["from_line"], lambda seen: bar.update(read, completed=seen)
+                given["file"], given["from_line"], lambda seen: bar.update(read, completed=seen)
             )
             for number, result in enqueue_lines(
                 client, queue, lines, reader, skip_bad=given["skip_bad"]
@@ -269,13 +271,9 @@ def _line(session: CliSession, number: int, result: Result) -> None:
             line({"line": number, **fields})
 
 
-def _opened(name: str) -> AbstractContextManager[BinaryIO]:
-    return nullcontext(open_stdin().buffer) if name == _STDIN else Path(name).open("rb")
-
-
-def _size(name: str) -> int | None:
-    path = Path(name)
-    return path.stat().st_size if name != _STDIN and path.is_file() else None
+def _size(stream: BinaryIO) -> int | None:
+    path = Path(str(getattr(stream, "name", "")))
+    return path.stat().st_size if path.is_file() else None
 
 
 def _numbered(

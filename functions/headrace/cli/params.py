@@ -9,8 +9,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import IO, Any, Final, TextIO
 
 import click
 
@@ -130,19 +129,26 @@ def json_of(name: str, text: str) -> Any:
         raise click.BadParameter(f"not JSON: {error}{hint}", param_hint=name) from error
 
 
-def object_in(name: str) -> dict[str, Any]:
-    """Read the JSON object in the file *name*; - is stdin."""
+class InputFile(click.File):
+    """A file to read; - is stdin."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> IO[Any]:
+        """Open it.  Raises UsageError if it cannot be opened."""
+        if value == "-":
+            open_stdin()
+        return super().convert(value, param, ctx)
+
+
+def json_object(stream: IO[str]) -> dict[str, Any]:
+    """Read the JSON object in a file.  Raises BadParameter."""
     try:
-        text = open_stdin().read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        found = json.loads(text)
-    except OSError as error:
-        raise click.BadParameter(f"{name}: {error.strerror}", param_hint="'--from-file'") from error
+        found = json.load(stream)
     except ValueError as error:
-        raise click.BadParameter(
-            f"{name}: not JSON: {error}", param_hint="'--from-file'"
-        ) from error
+        raise click.BadParameter(f"{stream.name}: not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise click.BadParameter(f"{name}: holds no JSON object", param_hint="'--from-file'")
+        raise click.BadParameter(f"{stream.name}: must hold a JSON object")
     return found
 
 

@@ -95,6 +95,7 @@ settings_options: Final = options(
     ),
     click.option(
         "--from-file",
+        type=params.InputFile(encoding="utf-8"),
         metavar="FILE",
         help="Settings as JSON, as `headrace queue show --json` prints them; - is stdin.",
     ),
@@ -351,7 +352,7 @@ def secret(session: CliSession, /, queue: str, *, rotate: bool) -> None:
 
 def settings_of(given: dict[str, Any]) -> dict[str, Any]:
     """Return the settings as the API has them: the file's, then the options', then --set."""
-    found = params.object_in(given["from_file"]) if given["from_file"] else {}
+    found = params.json_object(given["from_file"]) if given["from_file"] else {}
     fields = {name: value for name, value in found.items() if name not in NOT_SETTINGS}
     for setting in _COMMON:
         if given[setting.about.short] is not None:

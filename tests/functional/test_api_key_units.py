@@ -1,58 +1,21 @@
 """What a call cost tells a key of its own queues, and nothing of others."""
 
-import json
-from collections.abc import Iterable, Sequence
-from math import ceil
 from typing import Any
 
 import pytest
 
 from headrace.domain.access import Role
-from headrace.domain.change import Change, Outcome, Refused
-from headrace.domain.task import Task
 from headrace.runtime.wiring import Settings, build
-from headrace.store.base import Record
-from headrace.store.call_scope import charge
-from headrace.store.items import to_item
 from headrace.store.sqlite import SqliteStore
 from tests.functional.conftest import KEY, Service
 from tests.functional.roles import ADMIN, OPERATOR, WORKER, keyed
 from tests.manual_clock import ManualClock
 
 
-def size(task: Task | None) -> int:
-    return len(json.dumps(to_item(task))) if task else 1
-
-
-class Costly(SqliteStore):
-    """A store that costs as DynamoDB does: by the size of what is there, refusals included."""
-
-    def __init__(self) -> None:
-        super().__init__(":memory:")
-
-    def commit(self, changes: Sequence[Change], **how: Any) -> list[Outcome]:
-        outcomes = super().commit(changes, **how)
-        for outcome in outcomes:
-            charge(write=ceil(size(outcome.task) / 1024))
-            if isinstance(outcome, Refused):
-                charge(read=ceil(size(outcome.task) / 4096))
-        return outcomes
-
-    def read(self, task_ids: Iterable[str], **how: Any) -> dict[str, Task]:
-        found = super().read(task_ids, **how)
-        charge(read=sum(ceil(size(task) / 4096) for task in found.values()))
-        return found
-
-    def records(self, kind: str, **how: Any) -> tuple[Sequence[Record], bool]:
-        records, more = super().records(kind, **how)
-        charge(read=ceil(len(repr(records)) / 4096))
-        return records, more
-
-
 def service(*, others: int = 0) -> Service:
     """Return a service with one queue and task, and *others* of each kind of another tenant."""
     clock = ManualClock()
-    call = Service(clock, build(Settings(admin_key=KEY), Costly(), now=clock))
+    call = Service(clock, build(Settings(admin_key=KEY), SqliteStore(), now=clock))
     call.queue("ngsi.a")
     call.put("/v1/queues/ngsi.a", "mine", id="mine")
     for number in range(others):

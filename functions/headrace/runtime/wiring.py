@@ -17,7 +17,7 @@ from headrace.domain.offload import Lake, ObjectStore
 from headrace.runtime.service import Service
 from headrace.runtime.settings import Settings
 from headrace.store.base import Store
-from headrace.store.call_scope import during, hide_foreign_costs
+from headrace.store.call_scope import during
 from headrace.store.lake import lake_at
 
 if TYPE_CHECKING:
@@ -60,13 +60,12 @@ def build(
 
 
 def tables_of(settings: Settings, store: Store, objects: ObjectStore | None) -> Store:
-    """Return *store* with offloaded texts, and with costs that hide foreign queues."""
-    shown = hide_foreign_costs(store)
+    """Return *store* with offloaded texts."""
     if objects is None or (not settings.payload_offload_bytes and objects.unused()):
-        return shown
+        return store
     from headrace.store.objects import Offloading  # noqa: PLC0415  most functions start without
 
-    return Offloading(shown, objects, settings.payload_offload_bytes).store
+    return Offloading(store, objects, settings.payload_offload_bytes).store
 
 
 def objects_of(settings: Settings) -> "ObjectStore | None":

@@ -13,19 +13,18 @@ Gateway's 29 seconds.  So if the table is slow, the answer is a 503 with the tim
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from headrace.domain.access import SERVICE, Principal
 from headrace.domain.change import Change, Done, Outcome, Refused
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.ids import keyed_task_id, new_batch_id, new_task_id, new_undo_id
 from headrace.domain.task import Task
-from headrace.store.base import Noting, NotingRefused, Store
 from headrace.store.items import Value, to_item
 
 T = TypeVar("T")
@@ -293,54 +292,36 @@ _WRITE_BYTES: Final = 1024
 _READ_BYTES: Final = 4096
 
 
-def hide_foreign_costs(store: Store) -> Store:
-    """Return *store*, which charges restricted keys one unit for a task outside their queues."""
-    return cast("Store", _ForeignCostsHidden(store))
+def measured() -> AbstractContextManager[Meter]:
+    """Return a block of a store that reads or changes tasks.
+
+    It costs its caller what it charges; a restricted caller only what ``charge_changes`` or
+    ``charge_tasks`` then say.
+    """
+    return metered() if restricted() else nullcontext(Meter())
 
 
-class _ForeignCostsHidden:
-    def __init__(self, store: Store) -> None:
-        self._store = store
+def charge_changes(changes: Sequence[Change], outcomes: Sequence[Outcome], cost: Meter) -> None:
+    """Charge a restricted caller for *changes*, whose measured cost is *cost*."""
+    if not restricted():
+        return
+    if all(outcome.task is not None and visible(outcome.task.queue) for outcome in outcomes):
+        charge(write=cost.write, read=cost.read)
+        return
+    for change, outcome in zip(changes, outcomes, strict=True):
+        charge(write=_written(change, outcome), read=_read_back(outcome))
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever else a store has
-        return getattr(self._store, name)
 
-    def commit(
-        self,
-        changes: Sequence[Change],
-        *,
-        partly: bool = False,
-        noting: Noting | None = None,
-    ) -> list[Outcome]:
-        if not restricted():
-            return self._store.commit(changes, partly=partly, noting=noting)
-        # By itself: what it costs tells of no task.
-        if noting and not self._store.put_record(noting.record, replaces=noting.replaces):
-            raise NotingRefused
-        with metered() as cost:
-            outcomes = self._store.commit(changes, partly=partly)
-        if all(outcome.task is not None and visible(outcome.task.queue) for outcome in outcomes):
-            charge(write=cost.write, read=cost.read)
-        else:
-            for change, outcome in zip(changes, outcomes, strict=True):
-                charge(write=_written(change, outcome), read=_read_back(outcome))
-        return outcomes
-
-    def read(
-        self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
-    ) -> dict[str, Task]:
-        if not restricted():
-            return self._store.read(task_ids, payload=payload, consistent=consistent)
-        wanted = list(dict.fromkeys(task_ids))
-        with metered() as cost:
-            found = self._store.read(wanted, payload=payload, consistent=consistent)
-        seen = [task for task in found.values() if visible(task.queue)]
-        if len(seen) == len(wanted):
-            charge(read=cost.read)
-        else:
-            units = len(wanted) - len(seen) + sum(_units(task, _READ_BYTES) for task in seen)
-            charge(read=units if consistent else units / 2)
-        return found
+def charge_tasks(wanted: int, found: Iterable[Task], cost: Meter, *, consistent: bool) -> None:
+    """Charge a restricted caller for a read of *wanted* ids, whose measured cost is *cost*."""
+    if not restricted():
+        return
+    seen = [task for task in found if visible(task.queue)]
+    if len(seen) == wanted:
+        charge(read=cost.read)
+        return
+    units = wanted - len(seen) + sum(_units(task, _READ_BYTES) for task in seen)
+    charge(read=units if consistent else units / 2)
 
 
 def _written(change: Change, outcome: Outcome) -> float:

@@ -16,7 +16,7 @@ from headrace.domain.task import Task
 from headrace.safe_logging import safe_logger
 from headrace.store import keys
 from headrace.store.base import Claim, Noting, NotingRefused, Store
-from headrace.store.call_scope import charge
+from headrace.store.call_scope import charge, charge_changes, charge_tasks, measured
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
 from headrace.store.dynamo.indexes import MatchTable, StateIndex
@@ -86,13 +86,16 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         # Not in one transaction, which would cost twice the units.
         if noting and not self.put_record(noting.record, replaces=noting.replaces):
             raise NotingRefused
-        outcomes: dict[int, Outcome] = {}
-        try:
-            self._send_all(changes, outcomes)
-        except Unavailable:
-            if not partly or not any(isinstance(done, Done) for done in outcomes.values()):
-                raise
-        return [outcomes.get(place) or Refused(None) for place in range(len(changes))]
+        known: dict[int, Outcome] = {}
+        with measured() as cost:
+            try:
+                self._send_all(changes, known)
+            except Unavailable:
+                if not partly or not any(isinstance(done, Done) for done in known.values()):
+                    raise
+        outcomes = [known.get(place) or Refused(None) for place in range(len(changes))]
+        charge_changes(changes, outcomes, cost)
+        return outcomes
 
     def _send_all(self, changes: Sequence[Change], outcomes: dict[int, Outcome]) -> None:
         """Send batch after batch, or in parallel if that cannot change an order."""
@@ -263,8 +266,12 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
     def read(
         self, task_ids: Iterable[str], *, payload: bool = True, consistent: bool = True
     ) -> dict[str, Task]:
-        found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task_id: task for task_id, task in found.items() if not task.is_tombstone}
+        wanted = list(dict.fromkeys(task_ids))
+        with measured() as cost:
+            found = self._found(wanted, payload=payload, consistent=consistent)
+        tasks = {task_id: task for task_id, task in found.items() if not task.is_tombstone}
+        charge_tasks(len(wanted), tasks.values(), cost, consistent=consistent)
+        return tasks
 
     def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
         found = self._found(task_ids)

@@ -28,7 +28,7 @@ from headrace.store.base import (
     Position,
     record_patch,
 )
-from headrace.store.call_scope import charge, read_units
+from headrace.store.call_scope import charge, charge_changes, charge_tasks, measured, read_units
 from headrace.store.items import EVER, SECONDS, Between, Item, to_item
 from headrace.store.sqlite.arrivals import ArrivalNumbers, ClaimRun
 from headrace.store.sqlite.commits import Commit, Log, MadeChanges, make_patch
@@ -80,7 +80,9 @@ class TaskTable:
         charge(write=units)
         if done is None:
             raise NotingRefused
-        charge(write=done.write, read=done.read)
+        with measured() as cost:
+            charge(write=done.write, read=done.read)
+        charge_changes(changes, done.outcomes, cost)
         if waiting:
             self._db.after_commit(self._arrivals.ring)
         if done.ended:
@@ -101,8 +103,12 @@ class TaskTable:
         payload: bool = True,
         consistent: bool = True,  # only the cost depends on this
     ) -> dict[str, Task]:
-        found = self._found(task_ids, payload=payload, consistent=consistent)
-        return {task.id: task for task in found if not task.is_tombstone}
+        wanted = list(dict.fromkeys(task_ids))
+        with measured() as cost:
+            found = self._found(wanted, payload=payload, consistent=consistent)
+        tasks = {task.id: task for task in found if not task.is_tombstone}
+        charge_tasks(len(wanted), tasks.values(), cost, consistent=consistent)
+        return tasks
 
     def tombstones(self, task_ids: Iterable[str]) -> dict[str, Task]:
         return {task.id: task for task in self._found(task_ids) if task.is_tombstone}

@@ -15,12 +15,12 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.batch import BatchDelta, TaskBatch, owed_for
-from headrace.domain.change import Change, Equals
+from headrace.domain.change import Change
 from headrace.domain.errors import KeyExists, Unavailable
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, rule
 from headrace.domain.operate import BulkAction
-from headrace.domain.patch import Patch, Patched
+from headrace.domain.patch import Patch, Patched, When
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.domain.push_messages import TargetAnswer
@@ -789,7 +789,7 @@ def a_first_try_looks_again_at_a_task_that_fell_due_since() -> None:
     world.use.tasks.enqueue(queue, [TaskSpec("1", id=ids[0])])
     world.clock.forward(1)
     row = rule(Action.DEQUEUE, State.ENQUEUED, State.INFLIGHT)
-    refused = [Change(row, one, when=(Equals("lease_id", "another"),)) for one in ids]
+    refused = [Change(row, one, when=(When("lease_id", "=", "another"),)) for one in ids]
     call.commit(refused, now=early)
     call.commit(refused, now=world.clock())
     with pytest.raises(Unavailable, match="still being worked on"):

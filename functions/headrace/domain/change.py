@@ -20,63 +20,6 @@ KEY_LOCK: Final = "mark"
 
 
 @quick
-class Equals:
-    """*name* has exactly this value."""
-
-    name: str
-    value: object
-
-    def holds(self, task: Task) -> bool:
-        return bool(getattr(task, self.name) == self.value)
-
-
-@quick
-class AtMost:
-    """*name* is set and not after *value*."""
-
-    name: str
-    value: datetime
-
-    def holds(self, task: Task) -> bool:
-        stored = getattr(task, self.name)
-        return stored is not None and stored <= self.value
-
-
-@quick
-class UnsetOrAfter:
-    """*name* is not set, or is after *value*."""
-
-    name: str
-    value: datetime
-
-    def holds(self, task: Task) -> bool:
-        stored = getattr(task, self.name)
-        return stored is None or stored > self.value
-
-
-@quick
-class UnsetOrAtMost:
-    """*name* is not set, or is not after *value*."""
-
-    name: str
-    value: datetime
-
-    def holds(self, task: Task) -> bool:
-        stored = getattr(task, self.name)
-        return stored is None or stored <= self.value
-
-
-@quick
-class Unset:
-    """*name* is not set."""
-
-    name: str
-
-    def holds(self, task: Task) -> bool:
-        return getattr(task, self.name) is None
-
-
-@quick
 class In:
     """The task is in this queue and state, on whatever shard and lane."""
 
@@ -88,27 +31,15 @@ class In:
         return task.ended_in is None and place.queue == self.queue and place.state == self.state
 
 
-@quick
-class Begins:
-    """The text *name* begins with *text*; or, *not_so*, it does not or is not set."""
-
-    name: str
-    text: str
-    not_so: bool = False
-
-    def holds(self, task: Task) -> bool:
-        stored = getattr(task, self.name) or ""
-        return bool(stored.startswith(self.text)) != self.not_so
-
-
 _EMPTY: Final[Mapping[str, Any]] = {"tags": {}, "errors": (), "trail": ()}
 
-Condition = Equals | AtMost | UnsetOrAfter | UnsetOrAtMost | Unset | In | Begins
+Condition = When | In
 
 
 def _all_hold(conditions: Iterable[Condition], task: Task) -> bool:
-    for condition in conditions:  # noqa: SIM110  twice as quick, and every change asks
-        if not condition.holds(task):
+    for condition in conditions:
+        of = task if isinstance(condition, In) else getattr(task, condition.name)
+        if not condition.holds(of):
             return False
     return True
 
@@ -225,7 +156,7 @@ class Change:
 
     def together(self, *also: "KeyLock | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
-        same = (Equals("version", seen.version),) if seen is not None else ()
+        same = (When("version", "=", seen.version),) if seen is not None else ()
         return altered(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
 
 

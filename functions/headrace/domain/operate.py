@@ -11,8 +11,9 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 from headrace.domain import limits, plan
-from headrace.domain.change import Change, Condition, Equals
+from headrace.domain.change import Change, Condition
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
+from headrace.domain.patch import When
 from headrace.domain.queue import Queue, new_life, turn_kept, waiting
 from headrace.domain.task import FINISHED, LIVE, Hop, Place, State, Task
 from headrace.domain.task_fields import ClearedBy, cleared
@@ -208,7 +209,7 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
         when=plan.unchanged(task),
         put=put,
         clear=unset,
-        done_when=(*_itself(task), Equals("due_at", now)),
+        done_when=(*_itself(task), When("due_at", "=", now)),
     )
 
 
@@ -234,7 +235,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
         moved,
         put={**moved.put, "trail": trail},
         clear=tuple(dict.fromkeys((*moved.clear, *cleared(ClearedBy.MOVE)))),
-        done_when=(*_itself(task), Equals("enqueued_at", now), Equals("trail", trail)),
+        done_when=(*_itself(task), When("enqueued_at", "=", now), When("trail", "=", trail)),
     )
     return plan.release_dedupe_key(change, task)
 
@@ -255,12 +256,12 @@ def _reborn(
         when=plan.unchanged(task),
         put=put,
         clear=(*cleared(ClearedBy.NEW_LIFE), *unset),
-        done_when=(*_itself(task), Equals("due_at", due_at)),
+        done_when=(*_itself(task), When("due_at", "=", due_at)),
     )
 
 
 def _itself(task: Task) -> tuple[Condition, ...]:
-    return (Equals("created_at", task.created_at),)
+    return (When("created_at", "=", task.created_at),)
 
 
 BACK_ALREADY: Final = "it is back already"
@@ -302,7 +303,7 @@ def kept(removal: Change, task: Task, undo: Undo | None) -> Change:
         clear += ("deleted_retention",)
     else:
         put["deleted_retention"] = task.retained_until
-    done_when = (Equals("created_at", task.created_at), Equals("deleted_by", undo.id))
+    done_when = (When("created_at", "=", task.created_at), When("deleted_by", "=", undo.id))
     row = rule(removal.rule.action, task.state, State.DELETED)
     return altered(removal, rule=row, gone=False, put=put, clear=clear, done_when=done_when)
 
@@ -348,9 +349,9 @@ def undelete(
         put=put,
         clear=clear,
         done_when=(
-            Equals("created_at", task.created_at),
-            Equals("version", task.version + 1),
-            Equals("last_move", str(row.action)),
+            When("created_at", "=", task.created_at),
+            When("version", "=", task.version + 1),
+            When("last_move", "=", str(row.action)),
         ),
     )
     if target is not State.ENQUEUED or task.dedupe_key is None:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from headrace.domain.times import EPOCH
+from headrace.domain.values import quick
 
 Value: TypeAlias = int | str | frozenset[str]
 Fields: TypeAlias = Mapping[str, Value]
@@ -21,7 +22,9 @@ EXPIRES: Final = "ttl"
 """The field with the second after which the store may remove an item."""
 
 _SECOND: Final = timedelta(seconds=1)
-Comparison: TypeAlias = Literal["=", "<>", "<", "<=", ">", "size <="]
+Comparison: TypeAlias = Literal[
+    "=", "<>", "<", "<=", ">", "size <=", "begins with", "does not begin with"
+]
 _COMPARISONS: Final[Mapping[Comparison, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -29,10 +32,12 @@ _COMPARISONS: Final[Mapping[Comparison, Callable[[Any, Any], bool]]] = {
     "<=": operator.le,
     ">": operator.gt,
     "size <=": lambda members, limit: len(members) <= limit,
+    "begins with": str.startswith,
+    "does not begin with": lambda text, start: not text.startswith(start),
 }
 
 
-@dataclass(frozen=True, slots=True)
+@quick
 class When:
     """One condition on one field; *value* None stands for a missing field ("=" or "<>").
 
@@ -41,12 +46,11 @@ class When:
 
     name: str
     comparison: Comparison
-    value: Value | None
+    value: Any
     or_missing: bool = False
 
-    def holds(self, fields: Fields) -> bool:
-        """Return whether *fields* meet the condition."""
-        stored = fields.get(self.name)
+    def holds(self, stored: object) -> bool:
+        """Return whether the *stored* value of the field, None if it is missing, meets it."""
         if self.value is None:
             return (stored is None) == (self.comparison == "=")
         if stored is None:
@@ -94,7 +98,7 @@ class Patch:
 
     def is_allowed(self, fields: Fields | None) -> bool:
         """Return whether the conditions hold for an item with *fields* (None: there is no item)."""
-        return all(condition.holds(fields or {}) for condition in self.when)
+        return all(one.holds((fields or {}).get(one.name)) for one in self.when)
 
     def is_applied(self, fields: Fields | None) -> bool:
         """Return whether an item with *fields* is as this patch leaves it.

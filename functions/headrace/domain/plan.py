@@ -11,20 +11,17 @@ from typing import Any, Final
 
 from headrace.domain import limits
 from headrace.domain.change import (
-    AtMost,
     Change,
     Condition,
     Entry,
-    Equals,
     In,
     KeyLock,
-    Unset,
-    UnsetOrAfter,
 )
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action, Actor, rule
 from headrace.domain.offload import Upload
+from headrace.domain.patch import When
 from headrace.domain.queue import Queue, place_in, waiting
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.task import (
@@ -45,7 +42,7 @@ from headrace.domain.values import altered, quick
 LEASE: Final = cleared(ClearedBy.DELIVERY_END)
 _TOMBSTONE: Final = cleared(ClearedBy.TOMBSTONE)
 _FOR_EVENT: Final = frozenset(field.name for field in TASK_FIELDS if field.for_event)
-_KEYLESS: Final = Unset("dedupe_key")
+_KEYLESS: Final = When("dedupe_key", "=", None)
 
 
 @quick
@@ -170,7 +167,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
         batches=_memberships(new, parent),
         **dict(zip(_AS_GIVEN, _as_given(new), strict=True)),
     )
-    own = Equals("enqueue_token", token) if token else Equals("id", task_id)
+    own = When("enqueue_token", "=", token) if token else When("id", "=", task_id)
     change = Change(row, task_id, insert=task, done_when=(own,))
     if new.dedupe_key is None:
         return change
@@ -208,7 +205,7 @@ def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Chan
         expires_at = new.expires_at or queue.expiry(due_at)
         put |= {"expires_at": expires_at} if expires_at else {}
     clear += ("expires_at",) if expires_at is None else ()
-    when = (In(queue.name, State.ENQUEUED), Equals("version", held.version))
+    when = (In(queue.name, State.ENQUEUED), When("version", "=", held.version))
     if expires_at is not None and expires_at <= due_at:
         message = "expires_at would not be after scheduled_at"
         raise InvalidRequest(message)
@@ -238,7 +235,7 @@ def dequeue(
     own = keepalive if keepalive is not None or task is None else task.keepalive
     if own is None:
         own = queue.settings.keepalive_timeout_in_seconds
-        assumed = (Unset("keepalive"),)
+        assumed = (When("keepalive", "=", None),)
     length = timedelta(seconds=own)
     granted_until = expires_at = now + length
     if group is not None:
@@ -248,8 +245,8 @@ def dequeue(
         entry.task_id,
         when=(
             In(queue.name, State.ENQUEUED),
-            AtMost("due_at", now),
-            UnsetOrAfter("expires_at", now),
+            When("due_at", "<=", now),
+            When("expires_at", ">", now, or_missing=True),
             *assumed,
         ),
         put={
@@ -263,7 +260,7 @@ def dequeue(
         },
         clear=("has_progress",) if worker else ("has_progress", "worker"),
         add={"attempts": 1},
-        done_when=(Equals("lease_id", lease_id),),
+        done_when=(When("lease_id", "=", lease_id),),
     )
 
 
@@ -273,7 +270,7 @@ def due_at_limit(delivery: Change, due_at: datetime, slot: str | None = None) ->
     The task's slot of its queue, or of its group, is for that due time.
     """
     put = delivery.put if slot is None else {**delivery.put, "slot": slot}
-    return altered(delivery, when=(*delivery.when, Equals("due_at", due_at)), put=put)
+    return altered(delivery, when=(*delivery.when, When("due_at", "=", due_at)), put=put)
 
 
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
@@ -282,10 +279,10 @@ def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
     A task that was never delivered is removed if its schedule says so; an index entry is assumed
     to have no such schedule, on condition of the write.
     """
-    when: tuple[Condition, ...] = (In(queue.name, State.ENQUEUED), AtMost("expires_at", now))
+    when: tuple[Condition, ...] = (In(queue.name, State.ENQUEUED), When("expires_at", "<=", now))
     task = of if isinstance(of, Task) else None
     if task is None:
-        when += (Unset("on_expiry"),)
+        when += (When("on_expiry", "=", None),)
     elif task.on_expiry is OnExpiry.DROP and task.started_at is None:
         row = rule(Action.DELETE, State.ENQUEUED, None, actor=Actor.SERVICE)
         change = Change(row, task.id, when=(*when, *unchanged(task)), gone=True)
@@ -309,7 +306,7 @@ def cancel(task: Task, queue: Queue, *, now: datetime, unless_changed: bool = Fa
         task.id,
         when=when,
         put={"dead_reason": DeadReason.CANCELLED},
-        done_when=(Equals("created_at", task.created_at), Equals("finished_at", now)),
+        done_when=(When("created_at", "=", task.created_at), When("finished_at", "=", now)),
     )
     return end(change, queue, now=now, retention=queue.dead_retention, of=task)
 
@@ -327,13 +324,13 @@ def still_there(task: Task) -> tuple[Condition, ...]:
     A task that was deleted and enqueued again under the same id is another task.
     """
     if task.ended_in is not None:
-        return (Equals("ended_in", task.ended_in), Equals("created_at", task.created_at))
-    return (In(task.queue, task.state), Equals("created_at", task.created_at))
+        return (When("ended_in", "=", task.ended_in), When("created_at", "=", task.created_at))
+    return (In(task.queue, task.state), When("created_at", "=", task.created_at))
 
 
 def unchanged(task: Task) -> tuple[Condition, ...]:
     """Return the conditions that the task has not changed since it was read."""
-    return (*still_there(task), Equals("version", task.version))
+    return (*still_there(task), When("version", "=", task.version))
 
 
 def purge(of: Entry | Task) -> Change:
@@ -343,9 +340,9 @@ def purge(of: Entry | Task) -> Change:
     """
     row = rule(Action.PURGE, of.place.state, None)
     if isinstance(of, Task):
-        here = (*still_there(of), Equals("enqueued_at", of.enqueued_at))
+        here = (*still_there(of), When("enqueued_at", "=", of.enqueued_at))
         return release_dedupe_key(Change(row, of.id, when=here, gone=True), of)
-    there = (In(of.place.queue, of.place.state), Equals("scheduled_at", of.scheduled_at))
+    there = (In(of.place.queue, of.place.state), When("scheduled_at", "=", of.scheduled_at))
     return Change(row, of.task_id, when=there, gone=True)
 
 
@@ -380,7 +377,7 @@ def end(
     when = change.when
     if of is None:
         if retention < limits.MEMBER_SECONDS:
-            when = (*when, Unset("batches"))
+            when = (*when, When("batches", "=", None))
     elif of.batches is not None:
         retention = max(retention, limits.MEMBER_SECONDS)
     place = place_in(queue, target, change.task_id)

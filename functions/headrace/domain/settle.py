@@ -13,16 +13,13 @@ from typing import Any, Final
 from headrace.domain import limits
 from headrace.domain.change import (
     AfterLength,
-    AtMost,
-    Begins,
     Change,
     Condition,
-    Equals,
     In,
-    UnsetOrAtMost,
 )
 from headrace.domain.ids import group_of, is_group_id, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
+from headrace.domain.patch import When
 from headrace.domain.plan import LEASE, end, release_dedupe_key
 from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
 from headrace.domain.retry import Seconds
@@ -79,7 +76,7 @@ def heartbeat(
         until = now + timedelta(seconds=keepalive)
         put |= {"lease_expires_at": until, "lease_length": timedelta(seconds=keepalive)}
         if task is None:
-            when = (*when, AtMost("scheduled_at", until))
+            when = (*when, When("scheduled_at", "<=", until))
         elif task.scheduled_at > until:
             put["scheduled_at"] = until
             put["place"] = place_in(queue, State.INFLIGHT, task.id)
@@ -223,15 +220,15 @@ def _under(lease: ReportedLease, task: Task | None) -> tuple[Condition, ...]:
     """Return the conditions that the task is still under *lease*, as named or as read."""
     where = In(lease.queue, State.INFLIGHT)
     if task is not None:
-        return (where, Equals("lease_id", task.lease_id))
+        return (where, When("lease_id", "=", task.lease_id))
     if is_group_id(lease.lease_id):
         return (
             where,
-            Begins("lease_id", leases_of(lease.lease_id)),
-            Begins("settled_lease_id", lease.lease_id, not_so=True),
-            UnsetOrAtMost("returned_at", opened_at(lease.lease_id)),
+            When("lease_id", "begins with", leases_of(lease.lease_id)),
+            When("settled_lease_id", "does not begin with", lease.lease_id, or_missing=True),
+            When("returned_at", "<=", opened_at(lease.lease_id), or_missing=True),
         )
-    return (where, Equals("lease_id", lease.lease_id))
+    return (where, When("lease_id", "=", lease.lease_id))
 
 
 def _settled(change: Change, lease: ReportedLease, task: Task | None) -> Change:
@@ -241,7 +238,7 @@ def _settled(change: Change, lease: ReportedLease, task: Task | None) -> Change:
     """
     when = _under(lease, task)
     if change.rule.lease is LeaseRule.LAPSED and task is not None:
-        when = (*when, Equals("lease_expires_at", task.lease_expires_at))
+        when = (*when, When("lease_expires_at", "=", task.lease_expires_at))
     marks: dict[str, Any] = {}
     if change.rule.lease is LeaseRule.HELD:
         marks = {
@@ -262,9 +259,9 @@ def _already(
     """
     if task is None and is_group_id(lease.lease_id):
         return ()
-    shown = [Equals(name, value) for name, value in marks.items()]
+    shown = [When(name, "=", value) for name, value in marks.items()]
     if shown and row.action is not Action.MOVE:
-        shown.append(Equals("queue", lease.queue))
+        shown.append(When("queue", "=", lease.queue))
     return tuple(shown)
 
 

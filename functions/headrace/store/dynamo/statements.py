@@ -11,16 +11,11 @@ from typing import Any, Final, assert_never
 
 from headrace.domain.change import (
     AfterLength,
-    AtMost,
-    Begins,
     Change,
     Condition,
-    Equals,
     In,
-    Unset,
-    UnsetOrAfter,
-    UnsetOrAtMost,
 )
+from headrace.domain.patch import When
 from headrace.store import keys
 from headrace.store.items import FIELDS, MAPS, MICROS, Item, Value, to_item
 
@@ -61,27 +56,24 @@ class _Writer:
     def missing(self, path: str) -> str:
         raise LookupError(path)
 
-    def condition(self, condition: Condition) -> str:  # noqa: PLR0911  one for each kind
+    def condition(self, condition: Condition) -> str:
         match condition:
             case In():
                 place = self.name(keys.QUEUE_STATE)
                 return f"begins_with({place}, {self.value(_in(condition))})"
-            case Equals(name, value):
-                return f"{self.name(_path(name))} = {self.value(_encoded(name, value))}"
-            case AtMost(name, limit):
-                return f"{self.name(_path(name))} <= {self.value(MICROS.encode(limit))}"
-            case UnsetOrAfter(name, limit):
+            case When(name, comparison, value, or_missing):
                 path = self.name(_path(name))
-                return f"({self.missing(path)} OR {path} > {self.value(MICROS.encode(limit))})"
-            case UnsetOrAtMost(name, limit):
-                path = self.name(_path(name))
-                return f"({self.missing(path)} OR {path} <= {self.value(MICROS.encode(limit))})"
-            case Unset(name):
-                return self.missing(self.name(_path(name)))
-            case Begins(name, text, not_so):
-                path = self.name(_path(name))
-                begins = f"begins_with({path}, {self.value(_encoded(name, text))})"
-                return f"({self.missing(path)} OR NOT {begins})" if not_so else begins
+                if value is None:
+                    return self.missing(path)
+                wanted = self.value(_encoded(name, value))
+                match comparison:
+                    case "begins with":
+                        compared = f"begins_with({path}, {wanted})"
+                    case "does not begin with":
+                        compared = f"NOT begins_with({path}, {wanted})"
+                    case _:
+                        compared = f"{path} {comparison} {wanted}"
+                return f"({self.missing(path)} OR {compared})" if or_missing else compared
             case _:
                 assert_never(condition)
 

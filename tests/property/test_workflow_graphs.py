@@ -18,7 +18,7 @@ from headrace.client.workflow_graph import WorkflowGraph
 from headrace.domain import limits
 from headrace.domain.task import State
 from headrace.domain.workflow import STEP_TAG, is_relay
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 
 Graph = list[frozenset[int]]
 """For each step the steps before it that it waits for."""
@@ -70,7 +70,7 @@ class Story:
         for place, after in enumerate(self.graph):
             call = self.task.options(delay=self.chance.choice([0, 0, 1, 30])).s(place)
             wf.add(name(place), call, after=map(name, sorted(after)))
-        with MemoryService(seed=self.chance.randrange(1000)) as service, service.serving(self.app):
+        with FaultyService(seed=self.chance.randrange(1000)) as service, service.serving(self.app):
             self.app.ensure_queues()
             faults = service.faults
             with (

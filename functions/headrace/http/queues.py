@@ -18,6 +18,11 @@ from headrace.http.parameters import (
     keys_of,
 )
 from headrace.http.queue_bodies import (
+    CREATE_QUEUE,
+    FIRST_STEP,
+    PAUSE,
+    PURGE,
+    REPLACE_QUEUE,
     CreateQueueBody,
     EmptyBody,
     PauseBody,
@@ -27,6 +32,8 @@ from headrace.http.queue_bodies import (
 )
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Routes
+from headrace.http.schedules import schedule_in_short
+from headrace.http.stats import blocked_answer, stats_answer
 from headrace.http.tasks import undoable_answer
 from headrace.ops.search.list_queries import QUEUES
 from headrace.ops.shared.paging import Found
@@ -35,13 +42,9 @@ from headrace.wire import queues as queue_wire
 from headrace.wire.base import LEFT_OUT, instant
 
 if TYPE_CHECKING:
-    from headrace.history.recounting import Recounted
     from headrace.history.stats import QueueStats
     from headrace.ops.scheduling.schedules import Seen
     from headrace.ops.shared.stack_secret import SigningSecrets
-from headrace.http.queue_bodies import CREATE_QUEUE, FIRST_STEP, PAUSE, PURGE, REPLACE_QUEUE
-from headrace.http.schedules import schedule_in_short
-from headrace.http.stats import blocked_answer, stats_answer
 
 KeyInPath: TypeAlias = Annotated[str, Field(description="The key of the group.")]
 
@@ -116,23 +119,6 @@ def signing_answer(secrets: "SigningSecrets") -> queue_wire.SigningSecret:
     )
 
 
-def queues_answer(page: Found[Queue]) -> queue_wire.Queues:
-    """Return a page of queues."""
-    return queue_wire.Queues(queues=[queue_answer(one) for one in page.shown], cursor=page.cursor)
-
-
-def recount_answer(recounted: "Recounted") -> queue_wire.Recount:
-    """Return the progress of a recount."""
-    return queue_wire.Recount(
-        counts=by_state(recounted.counts),
-        was=by_state(recounted.was),
-        cancelled=recounted.counts[CANCELLED],
-        was_cancelled=recounted.was[CANCELLED],
-        exact=recounted.exact,
-        cursor=recounted.cursor,
-    )
-
-
 # ------------------------------------------------------------------------------------------- routes
 
 
@@ -156,7 +142,8 @@ def list_queues(
     """
     where = asked(QUEUES, query)
     page = current_service().queues.list(prefix=prefix, where=where, limit=limit, cursor=cursor)
-    return queues_answer(page)
+    shown = [queue_answer(one) for one in page.shown]
+    return queue_wire.Queues(queues=shown, cursor=page.cursor)
 
 
 @routes.add("GET", "/v1/queues/{queue}", Permission.READ, schema="QueueInFull")
@@ -259,7 +246,14 @@ def recount_queue(queue: QueueInPath, body: StepBody | None = None) -> queue_wir
     """
     cursor = body.cursor if body else None
     step = current_service().recounting.step(queue, cursor)
-    return recount_answer(step)
+    return queue_wire.Recount(
+        counts=by_state(step.counts),
+        was=by_state(step.was),
+        cancelled=step.counts[CANCELLED],
+        was_cancelled=step.was[CANCELLED],
+        exact=step.exact,
+        cursor=step.cursor,
+    )
 
 
 @routes.add("POST", "/v1/queues/{queue}/reindex", Permission.OPERATE, status=202)

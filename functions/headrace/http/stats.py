@@ -12,7 +12,6 @@ from headrace.history.series import (
     POINTS,
     STEP_SECONDS,
     MetricPoint,
-    MetricSeries,
 )
 from headrace.history.tally import COUNTED, Histogram
 from headrace.http.fields import Instant
@@ -89,16 +88,6 @@ def blocked_answer(blocking: Blocking | None) -> queue_wire.Blocked | None:
     return queue_wire.Blocked(task_id=blocking.task_id, why=blocking.why, until=until)
 
 
-def metrics_answer(series: MetricSeries) -> queue_wire.Metrics:
-    """Return a series of points."""
-    return queue_wire.Metrics(
-        points=[_point(point) for point in series.points],
-        step_seconds=series.step_seconds,
-        as_of=instant(series.as_of),
-        staleness_seconds=round(series.staleness, _MICROSECONDS),
-    )
-
-
 def _point(point: MetricPoint) -> queue_wire.Point:
     activity = point.activity
     wait = Histogram() if activity is None else activity.wait
@@ -164,7 +153,12 @@ def get_metrics(
     ] = STEP_SECONDS,
 ) -> queue_wire.Metrics:
     """Show a time series of a queue."""
-    metrics = current_service().stats.metrics(
+    series = current_service().stats.metrics(
         queue, since=since, until=until, step_seconds=step_seconds
     )
-    return metrics_answer(metrics)
+    return queue_wire.Metrics(
+        points=[_point(point) for point in series.points],
+        step_seconds=series.step_seconds,
+        as_of=instant(series.as_of),
+        staleness_seconds=round(series.staleness, _MICROSECONDS),
+    )

@@ -3,7 +3,6 @@
 Payloads, results and progress are in the answers exactly as they came, without being parsed again.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
@@ -38,8 +37,7 @@ from headrace.wire.tasks import CancelledTask, Count, DeletedTask, Explained, Ta
 
 if TYPE_CHECKING:
     from headrace.ops.tasks.cancel import CancelResult
-    from headrace.ops.tasks.explain import NotRunningReason
-    from headrace.ops.tasks.inspect import Counted, TaskListing
+    from headrace.ops.tasks.inspect import TaskListing
 
 routes: Final = Routes("Tasks")
 """The header with the seconds until a client should ask again for a task that has not ended."""
@@ -134,17 +132,6 @@ def tasks_answer(
     return task_wire.Tasks(tasks=shown, cursor=page.cursor)
 
 
-def count_answer(counted: "Counted") -> task_wire.Count:
-    """Return the number of tasks."""
-    by_state = {state: counted.by_state.get(state, 0) for state in SHOWN_STATES}
-    return task_wire.Count.of(counted, by_state=by_state, exact=not counted.partial)
-
-
-def explained_answer(reasons: Iterable["NotRunningReason"]) -> task_wire.Explained:
-    """Return the reasons why a task is not running."""
-    return task_wire.Explained(reasons=[task_wire.Reason.of(reason) for reason in reasons])
-
-
 def lease_answer(task: Task) -> task_wire.Lease:
     """Return the lease of a task in flight."""
     return task_wire.Lease(id=shown_lease(task), expires_at=instant(task.lease_expires_at))
@@ -201,7 +188,8 @@ def explain_task(id: TaskInPath) -> Explained:
 
     Without a reason, the next worker that asks gets the task.
     """
-    return explained_answer(current_service().explain.reasons(own_task(id)))
+    reasons = current_service().explain.reasons(own_task(id))
+    return Explained(reasons=[task_wire.Reason.of(reason) for reason in reasons])
 
 
 @routes.add("POST", "/v1/tasks/{id}/cancel", Permission.CANCEL, examples=CANCEL_TASK)
@@ -273,4 +261,5 @@ def count_tasks(queue: QueueInPath, where: FilterQuery, cursor: Cursor = None) -
     the answer is `partial`: each call counts other tasks, and the caller adds the numbers.
     """
     counted = current_service().inspect.count(queue, where.of_queue(queue), cursor=cursor)
-    return count_answer(counted)
+    by_state = {state: counted.by_state.get(state, 0) for state in SHOWN_STATES}
+    return Count.of(counted, by_state=by_state, exact=not counted.partial)

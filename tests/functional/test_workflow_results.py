@@ -59,6 +59,16 @@ def service() -> Iterator[MemoryService]:
         yield made
 
 
+def test_a_chord_gets_the_results_of_all_members_in_their_order(service: MemoryService) -> None:
+    @app.task
+    def values(ctx: Context) -> list[int]:
+        assert ctx.batch is not None
+        return [one for one in ctx.batch.results() if isinstance(one, int)]
+
+    run = chord(group(*(number.s(value) for value in range(150))), values.s()).start(app.client)
+    assert run.result(timeout=600) == list(range(150))
+
+
 def test_of_a_chain_it_is_what_the_last_function_returns(service: MemoryService) -> None:
     assert_type(number.s(3), FunctionCall[int])
     assert_type(total.s(), FunctionCall[Sum])

@@ -4,19 +4,22 @@ Tasks are gathered into the calls that carry 25 of them, each queue's for themse
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypedDict, TypeVar, Unpack
 
 from headrace.client.calls import batches
-from headrace.client.calls.tasks import enqueue_entries, not_enqueued
+from headrace.client.calls.batches import member_id
+from headrace.client.calls.tasks import enqueue_entries, get_task, not_enqueued
 from headrace.client.codec import Codec
 from headrace.client.operations import Operation, sent, with_queues
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
-from headrace.domain.errors import BatchExists
-from headrace.wire.base import JsonValue
+from headrace.domain.errors import BatchExists, NotFound
+from headrace.wire.base import JsonValue, Unreadable
 from headrace.wire.batches import BatchSeen
-from headrace.wire.tasks import Enqueued
+from headrace.wire.tasks import Enqueued, Task
 
 T = TypeVar("T")
 
@@ -68,8 +71,8 @@ class _Filling:
 
     def __init__(self, codec: Codec, id: str | None, fields: BatchFields) -> None:
         self._codec, self._create = codec, create_batch(id=id, **fields)
-        self._calls: dict[str, SpawnedTask] = {}  # the last of each queue
-        self._gathered: dict[str, list[bytes]] = {}
+        self._gathered: dict[str, list[_Member]] = {}  # by queue
+        self._place = 0  # of the next task
         self._given: set[str | None] = set()  # ids of the program's own, which may come again
         self._counted: set[str | None] = set()
         self._repeated: set[str | None] = set()  # members that were there before
@@ -100,48 +103,44 @@ class _Filling:
 
     def _filled_before(self) -> BatchExists:
         return BatchExists(
-            f"batch {self.id} already had {self._before} members when this block began, and not all"
-            " are among its tasks: the block probably ran before. With more members than its total"
-            " a batch never ends, so it stays open. Give each task its own id, so that a repeat"
-            " adds it once, or use another id for the batch. To end this batch, close it with the"
-            " number of all its members: client.close_batch(id, total)"
+            f"batch {self.id} already had {self._before} members when this block began, and not"
+            " all are among its tasks: the block ran before with other tasks. With more members"
+            " than its total a batch never ends, so it stays open. Add the same tasks in the same"
+            " order, give each task its own id, or use another id for the batch. To end this"
+            " batch, close it with the number of its members: client.close_batch(id, total)"
         )
 
     def _add(self, task: SpawnedTask) -> Operation[None]:
         """Add *task*; send a call's worth of its queue if there is one now."""
         check_call(task, "task")
-        if self._before and task.id is None and task.unique_for_seconds is None:
+        given = task.id is not None
+        if not given and task.unique_for_seconds is None:
+            task = replace(task, id=member_id(self.id, self._place))
+        self._place += 1
+        if self._before and task.id is None:
             raise self._filled_before()  # no repeat: it would be one member more
-        entry = task_entry(in_batch(task, self.id), self._codec, path="task")
-        self._given |= {task.id} - {None}
-        self._calls[task.queue] = task
+        member = _Member(task, task_entry(in_batch(task, self.id), self._codec, path="task"))
+        self._given |= {task.id} if given else set()
         there = self._gathered.setdefault(task.queue, [])
-        full = len(there) == limits.BATCH
-        if full or sum(map(len, there)) + len(there) + len(entry) >= _CALL_BYTES:
-            self._gathered[task.queue] = [entry]
+        size = sum(len(one.entry) + 1 for one in there)
+        if len(there) == limits.BATCH or size + len(member.entry) >= _CALL_BYTES:
+            self._gathered[task.queue] = [member]
             yield from self._send(task.queue, there)
         else:
-            there.append(entry)
+            there.append(member)
 
     def _flush(self) -> Operation[None]:
         gathered, self._gathered = self._gathered, {}
-        for queue, entries in gathered.items():
-            yield from self._send(queue, entries)
+        for queue, members in gathered.items():
+            yield from self._send(queue, members)
 
-    def _send(self, queue: str, entries: list[bytes]) -> Operation[None]:
-        call = enqueue_entries(queue, entries)
-        results = yield from with_queues([self._calls[queue]], lambda: sent(call))
-        self._count(results)
-
-    def _count(self, results: Sequence[Enqueued]) -> None:
-        """Count the members among *results*.  Raises NotEnqueued for entries that are INVALID."""
-        for result in results:
-            there = result.task if result.outcome == "EXISTING" else None
-            ours = there is not None and self.id in there.batches  # its first answer was lost
-            if (result.outcome == "CREATED" or ours) and result.id not in self._counted:
-                self.total += 1
-                self._repeated |= {result.id} if ours else set()
-                self._counted |= {result.id} & self._given
+    def _send(self, queue: str, members: Sequence["_Member"]) -> Operation[None]:
+        call = enqueue_entries(queue, [one.entry for one in members])
+        results = yield from with_queues([members[-1].task], lambda: sent(call))
+        repeated = [
+            member for member, result in zip(members, results, strict=True) if self._count(result)
+        ]
+        yield from self._check_same(repeated)
         invalid = {
             f"tasks[{place}]": result.detail or ""
             for place, result in enumerate(results)
@@ -149,6 +148,38 @@ class _Filling:
         }
         if invalid:
             raise not_enqueued(invalid, results)
+
+    def _count(self, result: Enqueued) -> bool:
+        """Count the member that *result* is about; return whether a run before has added it."""
+        there = result.task if result.outcome == "EXISTING" else None
+        ours = there is not None and self.id in there.batches
+        if (result.outcome == "CREATED" or ours) and result.id not in self._counted:
+            self.total += 1
+            self._repeated |= {result.id} if ours else set()
+            self._counted |= {result.id} & self._given
+        return ours and result.id not in self._given
+
+    def _check_same(self, repeated: Sequence["_Member"]) -> Operation[None]:
+        """Raise BatchExists if the run before has added other tasks than *repeated*.
+
+        One task more or less moves the places of all tasks after it, so the last one shows it.
+        """
+        if not repeated:
+            return
+        task = repeated[-1].task
+        with suppress(NotFound, Unreadable):
+            there: Task = yield get_task(str(task.id))
+            payload = self._codec.decode(self._codec.encode(task.payload))
+            if there.queue != task.queue or there.payload != payload:
+                raise self._filled_before()
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A task that is to be added, and its entry in the call."""
+
+    task: SpawnedTask
+    entry: bytes
 
 
 def _task(queue: str, payload: JsonValue, fields: dict[str, Any]) -> SpawnedTask:

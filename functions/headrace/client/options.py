@@ -36,6 +36,7 @@ _OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "lease_seconds": _LEASE,
     "max_retries": _RETRY,
     "overwrite": ("overwrite_on_duplicate",),
+    "overwrite_on_duplicate": ("overwrite",),
     "queue_name": ("queue",),
     "retries": ("max_retries", "retry_strategy"),
     "retry_backoff": _RETRY,

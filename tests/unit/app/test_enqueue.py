@@ -193,6 +193,20 @@ def test_a_key_holds_in_the_queue_that_the_call_goes_to(service: MemoryService) 
     assert outcomes == ["CREATED", "DUPLICATE", "CREATED", "DUPLICATE"]
 
 
+def test_the_last_of_many_calls_overwrites_the_waiting_task(service: MemoryService) -> None:
+    app = App()
+    task = app.task(queue="mail", dedupe_key="{to}", overwrite=["payload", "scheduled_at"])(send)
+    with service.serving(app):
+        first = task.options(delay=10).enqueue("a", "one")
+        last = task.options(delay=60).enqueue("a", "two")
+        assert (first.outcome, last.outcome, last.id) == ("CREATED", "OVERWRITTEN", first.id)
+        (stored,) = tasks(service)
+        assert stored.payload["args"] == {"to": "a", "subject": "two"}
+        assert stored.scheduled_at > service.clock.now + timedelta(seconds=50)
+    with pytest.raises(InvalidRequest, match="overwrite must be of payload, scheduled_at"):
+        task.options(overwrite=["body"])  # type: ignore[list-item]
+
+
 # ------------------------------------------------------------------------------------------ many
 
 

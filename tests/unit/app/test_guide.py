@@ -33,5 +33,5 @@ def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:
         delivered = next(line.service.client.list_tasks("archive", payload=True))
         sent = list(line.service.client.list_tasks("mail", state="SUCCEEDED"))
     assert delivered.payload == {"order": 5}
-    assert len(sent) == 1 + 1 + 100 + 1 + 2  # of the three of `refresh` one is held back
+    assert len(sent) == 1 + 1 + 100 + 1 + 10 + 2  # of the three of `refresh` one is held back
     assert [schedule.name for schedule in schedules] == ["wake"]

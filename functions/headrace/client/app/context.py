@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,19 +13,21 @@ from headrace.client.app.checks import Duration
 from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import CallOptions, Options
 from headrace.client.app.outcomes import Cancelled, Reject
-from headrace.client.calls.batches import batch_results
-from headrace.client.codec import Codec, JsonValue
+from headrace.client.calls.batches import batch_results, get_batch, member_id
+from headrace.client.calls.tasks import get_task
+from headrace.client.codec import Codec, JsonValue, remember_codec
 from headrace.client.current import traced, traced_move
 from headrace.client.operations import Operation, whole
 from headrace.client.options import named
 from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
 from headrace.domain import limits
 from headrace.domain.batch import RESULTS
-from headrace.domain.errors import LeaseLost, PayloadTooLarge
+from headrace.domain.errors import LeaseLost, NotFound, PayloadTooLarge
 from headrace.domain.task import State
+from headrace.domain.workflow import WORKFLOW_TAG, root_id
 from headrace.safe_logging import safe_logger
 from headrace.wire.batches import BatchResult, BatchResults
-from headrace.wire.tasks import BatchEnd, LeasedTask
+from headrace.wire.tasks import BatchEnd, LeasedTask, Task
 
 T = TypeVar("T")
 
@@ -80,8 +83,10 @@ class EndedBatch:
     one; members() and results() are of the steps themselves.
     """
 
-    def __init__(self, end: BatchEnd, clients: Clients | None) -> None:
-        self._end, self._clients = end, clients
+    def __init__(
+        self, end: BatchEnd, clients: Clients | None, codec: Codec, *, workflow: str
+    ) -> None:
+        self._end, self._clients, self._codec, self._workflow = end, clients, codec, workflow
         self.id, self.total = end.id, end.total
         self.succeeded, self.dead, self.deleted = end.succeeded, end.dead, end.deleted
 
@@ -92,15 +97,16 @@ class EndedBatch:
     def members(self) -> Sequence[BatchResult]:
         """Return the members of the batch as they ended, those that failed too.
 
-        Raises RuntimeError for a batch of more than a hundred members.
+        Raises RuntimeError where it cannot return all of them, as results() does.
         """
         return self._known().client.run(self._members())
 
     def results(self) -> list[JsonValue]:
         """Return the results of the members that succeeded, in the order they were enqueued.
 
-        Raises RuntimeError where it cannot return all of them: for a batch of more than a hundred
-        members, and for one whose members can no longer be read.
+        Of a batch of more than a hundred members each is read by a call of its own.
+        Raises RuntimeError where it cannot return all of them: their tasks are no longer kept, or
+        have ids of their own and are more than a hundred.
         """
         return self._known().client.run(self._results())
 
@@ -118,24 +124,51 @@ class EndedBatch:
         return self._clients
 
     def _members(self) -> Operation[list[BatchResult]]:
-        """Return all members.  Raises RuntimeError if there are too many."""
+        """Return all members, in the order of a block that added them.
+
+        Raises RuntimeError if they are more than the service lists, and have other ids than the
+        SDK gives.
+        """
         found: list[BatchResult] = []
         ids = [self.id]  # grows while it is read: with the batches that relays stand for
         self._listed = 0
         for id in ids:
             page: BatchResults = yield from whole(batch_results(id))
-            self._listed = self._listed or len(page.results)
-            for one in page.results:
+            members: Sequence[BatchResult] = page.results
+            if page.truncated:
+                members = yield from self._every_member(id, members)
+            self._listed = self._listed or len(members)
+            for one in members:
                 if not one.stands_for:
                     found.append(one)
                 elif one.stands_for not in ids:
                     ids.append(one.stands_for)
-            if page.truncated or len(found) > RESULTS:
+        places: dict[str, int] = {}
+        for place in range(len(found)):
+            places[member_id(self.id, place)] = places[root_id(self._workflow, place)] = place
+        return sorted(found, key=lambda one: places.get(one.id, len(found)))
+
+    def _every_member(self, id: str, first: Sequence[BatchResult]) -> Operation[list[BatchResult]]:
+        """Return the members of a batch of which the service lists only the *first*."""
+        total = self.total if id == self.id else (yield get_batch(id)).total or 0
+        in_block = bool(first) and first[0].id in {member_id(id, n) for n in range(RESULTS)}
+        found = []
+        for place in range(total):
+            name = member_id(id, place) if in_block else root_id(self._workflow, place)
+            task: Task | None = None
+            with suppress(NotFound):
+                task = yield get_task(name, payload=False)
+            if task is None or id not in task.batches:
                 raise RuntimeError(
-                    f"batch {self.id} has more than {RESULTS} members, and no more can be read: let"
-                    " members write their results where this step reads them, or join them in"
-                    f" groups of at most {RESULTS}"
+                    f"batch {id} has {total} members, and not all can be read: they were deleted or"
+                    " are no longer kept, the key may not see their queue, or they were not added"
+                    " by client.batch() or a group without ids of their own"
                 )
+            one = BatchResult(
+                id=task.id, queue=task.queue, state=task.state, result_json=task.result_json
+            )
+            remember_codec(one, self._codec)
+            found.append(one)
         return found
 
     def _results(self) -> Operation[list[JsonValue]]:
@@ -227,7 +260,10 @@ class Context:
     def batch(self) -> "EndedBatch | None":
         """The batch whose callback this task is; None for a task that is none."""
         end = self.task.batch
-        return None if end is None else EndedBatch(end, self._clients)
+        if end is None:
+            return None
+        workflow = self.task.tags.get(WORKFLOW_TAG, "")
+        return EndedBatch(end, self._clients, self._codec, workflow=workflow)
 
     @property
     def fence(self) -> int:
@@ -347,6 +383,8 @@ class Context:
         """
         place = len(self.spawned)
         options = Options(**chosen)
+        if options.overwrite is not None:
+            raise checks.wrong("overwrite", "has no meaning here: a spawned task overwrites none")
         if isinstance(target, str):
             if options.queue is not None:
                 raise checks.wrong("queue", f"is {target} already, the target")
@@ -366,7 +404,9 @@ class Context:
             message = f"payloads take {together} bytes; at most {limits.SPAWNED_BYTES} are taken"
             raise PayloadTooLarge.of("spawn", message)
         self._spawned_bytes = together
-        self.spawned.append(spawned(where, task, payload=copy, tags=traced(task.tags)))
+        self.spawned.append(
+            spawned(where, task, payload=copy, tags=traced(task.tags), overwrite_on_duplicate=None)
+        )
 
     def _copy(self, field: str, payload: object) -> tuple[Any, int]:
         """Return *payload* as it is now, whatever the handler does to it later, and its size."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, get_args
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
@@ -11,7 +11,7 @@ from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import DedupeUntil, KeyHeld, Level
+from headrace.domain.task import DedupeUntil, KeyHeld, Level, Overwritable
 from headrace.domain.task_fields import SetBy, texts
 
 ELSEWHERE: Final = {
@@ -36,6 +36,9 @@ class DeclaredOptions(TypedDict, total=False):
         unique_for: length of the windows of time in each of which at most one task of the queue
             is made under one key, even after that one has ended; the key is a digest of all
             arguments unless there is a *dedupe_key*.
+        overwrite: what a duplicate replaces of the waiting task that has its *dedupe_key*:
+            ``"payload"``, ``"scheduled_at"``, ``"expires_at"``, ``"tags"``, ``"priority"``.  With a
+            *delay* this debounces: the task runs that long after the last of many calls.
         priority: high, normal or low, in a queue whose settings have ``priority``.
         group_key: whose turn it takes, in a queue whose settings have ``groups``.
         note: a text for people, of at most 256 bytes, which stays with the task.
@@ -48,6 +51,7 @@ class DeclaredOptions(TypedDict, total=False):
     retry_strategy: RetryStrategy | None
     lease_seconds: Duration | None
     unique_for: Duration | None
+    overwrite: Sequence[Overwritable] | None
     priority: Level | None
     group_key: str | None
     note: str | None
@@ -92,6 +96,7 @@ class Options:
     id: str | None = None
     lease_seconds: Duration | None = None
     unique_for: Duration | None = None
+    overwrite: Sequence[Overwritable] | None = None
     priority: Level | None = None
     group_key: str | None = None
     note: str | None = None
@@ -122,7 +127,7 @@ class Options:
         at = None if self.scheduled_at is None else checks.aware("scheduled_at", self.scheduled_at)
         delay = checks.optional("delay", self.delay, limits.DELAY_SECONDS)
         due = at or now + timedelta(seconds=delay or 0)
-        until, unique = self.held_until(), self.unique_seconds()
+        until, unique, overwrite = self.held_until(), self.unique_seconds(), self.overwritten()
         return NewTask(
             payload=payload,
             id=self._id(),
@@ -131,6 +136,7 @@ class Options:
             expires_at=self._expires_at(due),
             dedupe_until=None if self.dedupe_key is None else until,
             unique_for_seconds=None if self.dedupe_key is None else unique,
+            overwrite_on_duplicate=None if self.dedupe_key is None else overwrite,
             keepalive_timeout_in_seconds=self.length_of_leases(),
             retry_strategy=self.retries(),
             tags=checks.tags("tags", self.tags) if self.tags is not None else None,
@@ -187,10 +193,26 @@ class Options:
         given = self.dedupe_until
         return None if given is None else checks.one_of("dedupe_until", given, DedupeUntil)
 
+    def overwritten(self) -> tuple[Overwritable, ...] | None:
+        """Return what a duplicate replaces, if that is given.  Raises InvalidRequest."""
+        if self.overwrite is None:
+            return None
+        known = get_args(Overwritable)
+        if isinstance(self.overwrite, str):
+            raise checks.wrong("overwrite", "must be a list of names, not one text")
+        for name in self.overwrite:
+            if name not in known:
+                raise checks.wrong("overwrite", f"must be of {', '.join(known)}, not {name!r:.140}")
+        return tuple(self.overwrite)
+
     def check_key(self) -> None:
         """Raise InvalidRequest if the options need a key and have none."""
-        if self.dedupe_key is None and self.held_until() is DedupeUntil.START:
+        if self.dedupe_key is not None:
+            return
+        if self.held_until() is DedupeUntil.START:
             raise checks.wrong("dedupe_until", "needs a dedupe key")
+        if self.overwrite:
+            raise checks.wrong("overwrite", "needs a dedupe key")
 
     def _id(self) -> str | None:
         if self.id is None:

@@ -1,6 +1,7 @@
 """Calls about batches: making, closing and looking at them."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -91,6 +92,14 @@ def list_batches(
         lambda page: page.batches,
         params_of(prefix=prefix, parts=None if parts else False, query=query, limit=limit),
     )
+
+
+def member_id(batch_id: str, place: int) -> str:
+    """Return the id of the task at *place* among those that a block adds to a batch.
+
+    So a block that runs again adds no member twice, and a callback can read any number of members.
+    """
+    return f"mbr_{sha256(f'{batch_id} {place}'.encode()).hexdigest()[:40]}"
 
 
 def close_batch(id: str, total: int) -> ApiCall[BatchSeen]:

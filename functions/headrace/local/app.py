@@ -87,8 +87,8 @@ class LocalContext:
         return max(0, int((self.ends_at - time.monotonic()) * 1000))
 
     def client_gone(self) -> bool:
-        """Return whether the client has disconnected."""
-        return self.disconnected
+        """Return whether the client has disconnected, or is about to be disconnected."""
+        return self.disconnected or self.stopping.is_set()
 
 
 Api: TypeAlias = Callable[[Request], Reply]

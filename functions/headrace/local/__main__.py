@@ -25,11 +25,11 @@ from headrace.local.service import Service
 
 CANNOT_START: Final = 2
 UNUSABLE: Final = 6
-"""What it keeps cannot be used: the code of every command that meets such a file."""
+"""The data is unusable; every command has this code for such a file."""
 INTERRUPTED: Final = 130
-"""Ctrl-C, or SIGTERM, before it has begun to start."""
+"""Ctrl-C, or SIGTERM, before the start."""
 SAY_OPTIONS: Final = "--say-options"
-"""Given by `headrace run`: its options are named in place of the variables."""
+"""Of `headrace run`: errors name its options instead of the variables."""
 
 _OPTIONS: Final = {
     "HEADRACE_HOST": "--host",
@@ -40,12 +40,12 @@ _OPTIONS: Final = {
     "HEADRACE_INSECURE_COOKIES": "--insecure-cookies",
 }
 IN_CLEAR: Final = (
-    "warning: it listens on {}, and http carries keys and tasks in clear: let only a network that"
-    " you trust reach it, or put a proxy with TLS before it."
+    "warning: the service listens on {}, and http carries keys and tasks in clear. Let only a"
+    " network that you trust reach it, or put a proxy with TLS before it."
 )
 _SETTINGS: Final = f"Its settings are in the environment: {', '.join(_OPTIONS)} and others."
 _LOOKS_EVERY_SECONDS: Final = 0.5
-# A request that takes no notice of the stop does not keep the service alive for longer.
+# A request that ignores the stop does not keep the service alive for longer.
 _STOP_WITHIN_SECONDS: Final = 6.0
 
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
         if stop.is_set():
-            # Asked twice: at once, with the code that a shell gives for the signal.
+            # A second signal ends the process immediately, with the code of a shell for it.
             os._exit(128 + number)
         stop.set()
 
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(greeting(service, show_key=sys.stdout.isatty()), flush=True)
     if service.settings.open_to_others:
         print(IN_CLEAR.format(service.settings.host), file=sys.stderr, flush=True)
-    # Another thread may get the signal, and only the main one can run what it is for.
+    # Python runs signal handlers in the main thread, when that executes Python code.
     while not stop.wait(_LOOKS_EVERY_SECONDS):
         pass
     force = threading.Timer(_STOP_WITHIN_SECONDS, os._exit, [0])
@@ -114,10 +114,10 @@ def refusal(error: LocalServiceError, *, say_options: bool) -> str:
 
 
 def greeting(service: Service, *, show_key: bool) -> str:
-    """Tell where everything is.
+    """Return the lines that name address, key and data of the service.
 
-    Nothing else ever shows the admin key. Where the output is no terminal, it may go to a log that
-    others read, so it names the file of the key instead.
+    Only a terminal shows the admin key.  Other output may go to a log that other people read, so
+    it names the file of the key.
     """
     given = service.settings.admin_key is not None
     key = "HEADRACE_ADMIN_KEY" if given else str(service.folder / ADMIN_KEY_NAME)

@@ -52,13 +52,13 @@ _log: Final = safe_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of what all connections together use.
+    """Limits of all connections together.
 
     Attributes:
-        threads: handlers that run at the same time and do not wait.
-        dequeues: dequeues at the same time; each has a thread while it waits for tasks.
-        ends: requests that wait for the end of a task at the same time, likewise.
-        bodies: bytes of the bodies of requests that are not answered yet.
+        threads: threads of handlers that do not wait.
+        dequeues: concurrent dequeues; each has a thread while it waits for tasks.
+        ends: concurrent requests for the end of a task; each has a thread while it waits.
+        bodies: bytes of the bodies of requests without an answer yet.
 
     """
 
@@ -193,7 +193,7 @@ class LocalApp:
         except Unauthenticated as error:
             raise RequestRefused(HTTPStatus.UNAUTHORIZED, error.detail) from None
         except Unavailable:
-            return  # the answer says so
+            return  # the API reports it
 
     async def _transfer(self, request: LocalRequest, receive: Receive) -> GatewayAnswer:
         """Receive an uploaded payload, or return one."""

@@ -1,4 +1,4 @@
-"""The settings that the service finds in its environment, and the environment of its functions."""
+"""The settings of the service from its environment, and the environment of API and console."""
 
 import contextlib
 import hashlib
@@ -20,16 +20,16 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
 DEFAULT_DATA_DIR: Final = ".headrace"
 _LAST_PORT: Final = 65535
-_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what is given, not taken)
+_LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (an address to reach, not to listen on)
 _REGION: Final = "us-east-1"
-# An emulator takes any; without some, boto3 would go looking for real ones.
+# An emulator takes any credentials; without some, botocore would search for real ones.
 _DUMMY_CREDENTIALS: Final = {
     "AWS_ACCESS_KEY_ID": "local",
     "AWS_SECRET_ACCESS_KEY": "local",
     "AWS_SESSION_TOKEN": None,
     "AWS_PROFILE": None,
 }
-# Asking often costs nothing here, and changed settings should be seen at once.
+# Polling costs nothing here, and changed settings should have an effect soon.
 _DEFAULTS: Final = {
     "HEADRACE_POLL_AFTER_SECONDS": "0.02",
     "HEADRACE_SETTINGS_TTL_SECONDS": "1",
@@ -40,14 +40,14 @@ _DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class LocalSettings:
-    """Where and with what the service runs.
+    """The settings of the service.
 
     Attributes:
-        port: to listen on; 0 is any free one.
-        host: likewise, a name or an address of this machine; its own loopback alone by default.
-        data_dir: a folder, or `:memory:` to keep nothing.
-        admin_key: None makes one and keeps it in the data folder.
-        dynamodb_url: an endpoint of DynamoDB to use in place of the file.
+        port: the port to listen on; 0 is any free one.
+        host: the name or address of this machine to listen on; by default only this machine.
+        data_dir: a folder, or `:memory:` for a service whose data ends with it.
+        admin_key: None creates a key and stores it in the data folder.
+        dynamodb_url: an endpoint of DynamoDB to use instead of the file.
         trusted_proxies: addresses and networks, separated by commas, whose X-Forwarded headers are
             honoured.
         insecure_cookies: whether the console's sign-in works over plain http from other machines.
@@ -63,12 +63,7 @@ class LocalSettings:
     insecure_cookies: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work.
-
-        Raises:
-            SettingInvalid: names the variable it comes from.
-
-        """
+        """Raise SettingInvalid for a wrong value; the error names its variable."""
         if not 0 <= self.port <= _LAST_PORT:
             raise SettingInvalid(f"HEADRACE_PORT must be 0 to {_LAST_PORT}, not {self.port}.")
         if not re.fullmatch(r"[0-9A-Za-z.:_%-]{1,253}", self.host):
@@ -94,18 +89,18 @@ class LocalSettings:
 
     @property
     def proxies(self) -> TrustedProxies:
-        """The proxies that are trusted."""
+        """The trusted proxies."""
         return TrustedProxies(networks(self.trusted_proxies))
 
     @property
     def at(self) -> str:
-        """The host as a URL has it, by which this machine reaches it."""
+        """The host in a URL, for programs on this machine."""
         near = _LOOPBACK_OF.get(self.host, self.host)
         return f"[{near}]" if ":" in near else near
 
     @property
     def open_to_others(self) -> bool:
-        """Whether other machines may reach it."""
+        """Whether other machines may reach the service."""
         try:
             return not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -113,12 +108,7 @@ class LocalSettings:
 
 
 def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
-    """Read the settings; an empty variable counts as not set.
-
-    Raises:
-        SettingInvalid: one of them cannot be used.
-
-    """
+    """Return the settings; an empty variable counts as not set.  Raises SettingInvalid."""
     return LocalSettings(
         port=_number(environment, "HEADRACE_PORT", DEFAULT_PORT),
         data_dir=environment.get("HEADRACE_DATA_DIR") or DEFAULT_DATA_DIR,
@@ -147,10 +137,10 @@ def _switch(environment: Mapping[str, str], name: str) -> bool:
 def function_environment(
     *, url: str | None, names: TableNames, admin_key: str, lake: Path | None = None
 ) -> dict[str, str | None]:
-    """Tell which variables the functions need; None is one that must not be set.
+    """Return the variables that the API and the console need; None is an unset variable.
 
-    `lake` is where raw changes go, unless the environment names another place.  A DynamoDB at
-    `url` is called with the credentials that there are.
+    Raw changes go to `lake` unless the environment names another place.  Calls to a DynamoDB at
+    `url` use the credentials of the environment, or dummy ones without any.
     """
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION
     credentials = _DUMMY_CREDENTIALS if url is not None and not _has_credentials() else {}
@@ -190,7 +180,7 @@ def dynamodb_client(url: str) -> DynamoDBClient:
 
 
 def _session_secret(admin_key: str) -> str:
-    """Derive what signs the console's sessions, so that they outlive a restart."""
+    """Derive the secret of the console's sessions, so that they outlive a restart."""
     return hmac.new(admin_key.encode(), b"headrace console sessions", hashlib.sha256).hexdigest()
 
 

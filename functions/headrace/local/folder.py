@@ -96,7 +96,7 @@ def kept_admin_key(folder: Path) -> str:
 
 
 def is_key(text: str) -> bool:
-    """Tell whether `text` can be an admin key: 16 to 256 visible ASCII characters."""
+    """Return whether *text* can be an admin key: 16 to 256 visible ASCII characters."""
     return _KEY.fullmatch(text) is not None
 
 

@@ -23,9 +23,9 @@ _POLL_SECONDS: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A service that has said it is ready; `data` is the folder that its file is in.
+    """A service that is ready; `data` is the folder of its file.
 
-    It is no folder when the service was given an endpoint of DynamoDB.
+    With an endpoint of DynamoDB, `data` is not a folder.
     """
 
     url: str
@@ -36,7 +36,7 @@ class Launched:
 
     @property
     def file_url(self) -> str:
-        """The same queues for programs beside the service, without its socket."""
+        """The URL of its file, for programs beside the service."""
         return f"file:{self.data}/{DATABASE_NAME}"
 
     @property
@@ -45,11 +45,11 @@ class Launched:
         return self.process.pid
 
     def stop(self) -> int:
-        """Ask it to end, wait for that, and return its exit code. May be repeated."""
+        """End the service with SIGTERM, and return its exit code.  May be repeated."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> int:
-        """End it with SIGKILL, as a crash would, and wait for that."""
+        """End the service with SIGKILL, like a crash, and return its exit code."""
         return self._end(signal.SIGKILL)
 
     def errors(self) -> str:
@@ -63,10 +63,9 @@ class Launched:
 
 
 class LaunchFailed(LocalServiceError):
-    """The service ended, or never became ready; the text is what it wrote to stderr."""
+    """The service ended, or did not become ready; the text is its stderr."""
 
     def __init__(self, text: str, exit_code: int | None = None) -> None:
-        """Keep the exit code; None when it was still running."""
         super().__init__(text)
         self.exit_code = exit_code
 
@@ -81,7 +80,7 @@ def launched(
 ) -> Iterator[Launched]:
     """Run a service for the length of a with block; port 0 is any free one.
 
-    `environment` comes on top of this process's, without its HEADRACE_ settings.
+    `environment` is added to that of this process, without its HEADRACE_ settings.
 
     Raises:
         LaunchFailed: it did not become ready.
@@ -110,7 +109,7 @@ def launched(
 
 
 def _spawn(variables: Mapping[str, str], output: Path) -> subprocess.Popen[bytes]:
-    # Files, because a pipe that nobody empties would stop the service one day.
+    # Files, because a full pipe would stop the service.
     with (output / "stdout").open("wb") as out, (output / "stderr").open("wb") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "headrace.local"],

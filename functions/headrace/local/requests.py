@@ -35,8 +35,8 @@ class LocalRequest:
     """A request without its body.
 
     Attributes:
-        path: the path as the client sent it, still percent-encoded.
-        query: the query, likewise.
+        path: the path, percent-encoded.
+        query: the query, percent-encoded.
         headers: by their names in lower case; values of a repeated header are joined.
         repeated: the names of the headers that came more than once.
         source: the address of the client.

@@ -187,7 +187,7 @@ class LocalServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more requests, and finish those under way.  May be repeated."""
+        """Stop after the requests under way.  May be called again."""
         self._app.stopping.set()
         self._server.should_exit = True
         if self._thread.is_alive():

@@ -53,7 +53,7 @@ class Service:
         """Start everything, and return when `/v1/health` answers 200.
 
         Raises:
-            LocalServiceError: something is missing or taken; nothing is left running.
+            LocalServiceError: the service cannot start; nothing is left running.
 
         """
         with contextlib.ExitStack() as undo:
@@ -61,7 +61,7 @@ class Service:
             self._running = undo.pop_all()
 
     def stop(self) -> None:
-        """Take no more requests, finish those under way, end the timers. May be repeated."""
+        """Stop the server after the requests under way, and the timers.  May be called again."""
         self._running.close()
 
     def _start(self, undo: contextlib.ExitStack) -> None:

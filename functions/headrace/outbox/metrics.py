@@ -21,13 +21,13 @@ _log: Final = safe_logger("headrace.outbox")
 
 
 class OutboxMetrics(Collector):
-    """Counts the rows each time it is asked; of a database that is away there are none."""
+    """Counts the rows when Prometheus asks; an unavailable database has no metrics."""
 
     def __init__(self, table: OutboxTable, *, now: Callable[[], datetime] = utc_now) -> None:
         self._table, self._now = table, now
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Name the metrics without asking the database."""
+        """Name the metrics without reading the database."""
         yield GaugeMetricFamily("headrace_outbox_waiting", "Rows that wait for a relay.")
         yield GaugeMetricFamily("headrace_outbox_refused", "Rows that were refused, and are kept.")
         yield GaugeMetricFamily("headrace_outbox_oldest_seconds", "How long the oldest has waited.")

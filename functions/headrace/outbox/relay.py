@@ -37,13 +37,13 @@ from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Enqueued
 
 INTERVAL: Final = 1.0
-"""Seconds between two looks at a table in which nothing was found."""
+"""Seconds between two reads of an empty table."""
 
 BATCH: Final = 100
-"""Rows that are taken at a time: the queues among them get calls of up to 25 each."""
+"""Rows in one read; each of their queues gets calls of up to 25."""
 
 UNDONE: Final = frozenset({"FAILED", "REFUSED"})
-"""What `Relay.drain` counts rows under that came to no task."""
+"""The outcomes in `Relay.drain` of rows without a task."""
 
 _LONGEST_REST: Final = 60.0
 _FIRST_REST: Final = 1.0
@@ -56,13 +56,13 @@ _log: Final = safe_logger("headrace.outbox")
 
 @dataclass(slots=True)
 class _Rest:
-    """How long something is left alone that failed, longer each time."""
+    """Backoff of something that failed."""
 
     times: int = 0
     until: float = 0.0  # monotonic
 
     def again(self, now: float, spread: float, least: float = 0.0) -> float:
-        """Rest for some more seconds, and return how many."""
+        """Extend the backoff; return its seconds."""
         grown = min(_LONGEST_REST, _FIRST_REST * 2.0 ** min(self.times, 20))
         seconds = max(least, grown * (0.75 + spread / 2))
         self.times += 1
@@ -71,18 +71,18 @@ class _Rest:
 
 
 class Relay:
-    """Enqueues what an outbox holds, until it is stopped.
+    """Enqueues the rows of an outbox until it is stopped.
 
     Run it in the background of a program (``with Relay(…):``), or as the program (``run``).
 
     Args:
         table: the outbox, as ``SqlAlchemyOutbox.table(engine)`` or ``DjangoOutbox.table`` has it.
-        to: a client; or an app, whose declared queues are made where they are missing.
-        client: to be used instead of that of the app.
-        interval: seconds between two looks at an empty table; a commit of this process is seen
-            at once.
-        batch: rows that are taken at a time.
-        monotonic, chance: clock and dice, in tests.
+        to: a client; or an app, whose missing queues are created.
+        client: the client to use instead of that of the app.
+        interval: seconds between two reads of an empty table; a commit of this process wakes
+            the relay.
+        batch: rows in one read.
+        monotonic, chance: clock and random numbers, in tests.
 
     """
 
@@ -108,13 +108,13 @@ class Relay:
     # ------------------------------------------------------------------------- for those outside
 
     def __enter__(self) -> Self:
-        """Begin, in a thread of its own."""
+        """Start the thread of the relay."""
         _RELAYS.add(self)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End; rows that are being sent are seen to the end."""
+        """Stop after the rows that are being sent."""
         _RELAYS.discard(self)
         self._thread.stop()
         self._thread.join()
@@ -131,15 +131,15 @@ class Relay:
         self._stopped.set()
 
     def wake(self) -> None:
-        """Look at the table now, unless the service or the database is being left alone."""
+        """Read the table now, unless the service or the database is unavailable."""
         if self._away is None:
             self._thread.wake()
 
     def drain(self) -> Counter[str]:
-        """Relay what waits now, in this thread, and return how often each outcome came.
+        """Relay all waiting rows in this thread; return the number of each outcome.
 
-        An outcome is one of an enqueue, or ``"REFUSED"``, or ``"FAILED"`` for rows that are tried
-        again.  Raises what keeps the service or the database from answering.
+        An outcome is that of an enqueue, ``"REFUSED"``, or ``"FAILED"`` for rows that are tried
+        again.  Raises the error of an unavailable service or database.
         """
         outcomes: Counter[str] = Counter()
         while True:
@@ -191,7 +191,7 @@ class Relay:
         return seconds
 
     def _send(self, queue: str, rows: Sequence[OutboxRow], settled: SettledRows) -> None:
-        """Enqueue *rows* of one queue, and note in *settled* what came of each."""
+        """Enqueue *rows* of one queue, and add the outcome of each to *settled*."""
         try:
             results = self._enqueue(queue, rows)
         except (InvalidRequest, NotFound, Forbidden) as error:
@@ -214,7 +214,7 @@ class Relay:
     def _refuse_wrong(
         self, rows: Sequence[OutboxRow], error: InvalidRequest, settled: SettledRows
     ) -> None:
-        """Refuse those of *rows* that *error* names, and send the others again."""
+        """Refuse the *rows* that *error* names, and send the others again."""
         wrong = _named(error, len(rows))
         for place in wrong:
             _refuse(rows[place], _of_entry(error, place), settled)
@@ -224,7 +224,7 @@ class Relay:
         elif len(left) == 1:
             _refuse(left[0], error.detail, settled)
             parts = []
-        else:  # it does not say which, so each is tried alone
+        else:  # the error names no entry, so each row is tried alone
             parts = [[row] for row in left]
         for part in parts:
             if settled.away is None:
@@ -241,7 +241,7 @@ class Relay:
         return _send_rows(client, queue, rows)
 
     def _rest_queue(self, queue: str) -> None:
-        """Leave a queue alone for a while, so that its rows do not hold up those of others."""
+        """Skip a queue for a while, so that its rows do not delay those of other queues."""
         rest = self._resting.setdefault(queue, _Rest())
         rest.again(self._monotonic(), self._chance())
 
@@ -281,7 +281,7 @@ def _key_of(rows: Sequence[OutboxRow]) -> str:
 
 
 def _log_faults(rows: Sequence[OutboxRow], settled: SettledRows) -> None:
-    """Log what was refused row by row, and what is tried again once for each queue."""
+    """Log each refused row, and rows that are tried again once for each queue."""
     again: Counter[tuple[str, str]] = Counter()
     for row in rows:
         fault = settled.faults.get(row.seq)
@@ -305,7 +305,7 @@ def _note(row: OutboxRow, result: Enqueued, settled: SettledRows) -> None:
     settled.done.append(row.seq)
     settled.outcomes[result.outcome] += 1
     if result.outcome in {"DUPLICATE", "OVERWRITTEN"}:
-        # What the row asked for by its dedupe key, but its id will never be seen.
+        # As the row asked for by its dedupe key, but no task will have its id.
         _log.info(
             "A row for queue %s came out %s: task %s holds its dedupe key",
             row.queue,
@@ -321,13 +321,13 @@ def _refuse(row: OutboxRow, why: str, settled: SettledRows) -> None:
 
 
 def _named(error: InvalidRequest, count: int) -> set[int]:
-    """The places of the entries that *error* names, of *count*."""
+    """Return the places of the entries that *error* names, of *count*."""
     places = {int(found[1]) for one in error.errors if (found := _ENTRY.match(one.field))}
     return {place for place in places if place < count}
 
 
 def _of_entry(error: InvalidRequest, place: int) -> str:
-    """What *error* says of the entry at *place*, and of no other."""
+    """Return what *error* says about the entry at *place*."""
     entry = f"tasks[{place}]"
     own = [one for one in error.errors if one.field.startswith(entry)]
     return "; ".join(f"{one.field.replace(entry, 'task')} {one.message}" for one in own)
@@ -365,6 +365,6 @@ _RELAYS: "Final[WeakSet[Relay]]" = WeakSet()
 
 
 def wake_relays() -> None:
-    """Have the relays of this process look now: a transaction with rows was committed."""
+    """Wake the relays of this process, after a commit with rows."""
     for relay in list(_RELAYS):
         relay.wake()

@@ -139,7 +139,7 @@ _decode_calls: Final = msgspec.json.Decoder(_StoredCalls).decode
 
 
 def calls_of(row: NewRow) -> list[ApiCall[list[Enqueued]]] | None:
-    """Return the calls that *row* starts a workflow or a batch with; None for a task.
+    """Return the calls of a *row* that starts a workflow or a batch; None for a task.
 
     They have the ids of all that they create, so sending them again changes nothing.
     """

@@ -1,4 +1,4 @@
-"""The table of an outbox: its rows, what became of them, and what a relay needs of a database."""
+"""The table of an outbox: rows, outcomes, and the protocol that a relay uses."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence

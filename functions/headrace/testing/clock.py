@@ -9,7 +9,7 @@ START: Final = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
 
 class ManualClock:
-    """Call it, or read ``now``, for the time; it moves only by ``forward``.  Threads may share it.
+    """A clock that moves only by ``forward``.  Call it, or read ``now``; threads may share it.
 
     Raises ValueError for a *time* that is not aware.
     """
@@ -30,7 +30,7 @@ class ManualClock:
         return self.time
 
     def forward(self, seconds: float | timedelta) -> None:
-        """Let *seconds* pass.  Raises ValueError for less than 0: this clock never goes back."""
+        """Move the clock forward.  Raises ValueError for less than 0 seconds."""
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         if step < timedelta():
             raise ValueError(f"seconds must be 0 or more, not {step.total_seconds():g}")
@@ -38,7 +38,7 @@ class ManualClock:
             self.time += step
 
     def forward_to(self, time: datetime) -> None:
-        """Let it be *time*, if it is not later already."""
+        """Move the clock to *time*, unless it is later."""
         with self._lock:
             self.time = max(self.time, time.astimezone(UTC))
 

@@ -1,8 +1,8 @@
-"""Functions that run where they are enqueued, by the same rules as anywhere.
+"""Tasks that run in the thread that enqueues them.
 
-Nothing is imitated: what is enqueued goes to a service in memory, and is worked on before
-``enqueue`` returns, in the same thread.  So arguments are checked and travel as JSON, retries
-follow (without waiting), what is spawned or moved runs too, and keys are kept.
+A task goes to a service in memory, and runs before ``enqueue`` returns.  So arguments are checked
+and travel as JSON, retries follow without waiting, spawned and moved tasks run too, and dedupe keys
+have their effect.
 """
 
 import logging
@@ -25,7 +25,7 @@ _BRINGS_WORK: Final = re.compile(r"/(tasks|run|restart|move|resume|batches|close
 
 
 class TaskDied(AssertionError):
-    """A function that was enqueued inline has failed for good; ``attempt`` was its last."""
+    """A task in inline mode is dead; ``attempt`` was its last."""
 
     def __init__(self, attempt: Attempt, why: str) -> None:
         task, report = attempt.task, attempt.report
@@ -39,7 +39,7 @@ class TaskDied(AssertionError):
 
 
 class Inline:
-    """What happens inline: ``service`` is where, ``ran`` are all attempts so far."""
+    """Inline mode: its ``service``, and in ``ran`` all attempts so far."""
 
     def __init__(self, app: App, service: MemoryService, *, raises: bool) -> None:
         self.service = service
@@ -50,10 +50,7 @@ class Inline:
         self.transport = httpx.MockTransport(self._respond)
 
     def result(self, task_id: str | None) -> JsonValue:
-        """The result of this task's function, as it travelled: as JSON.
-
-        Raises NotFound when nothing is kept of it.
-        """
+        """Return the result of a task as JSON.  Raises NotFound if it is not kept."""
         return self.service.client.get_task(str(task_id)).result
 
     def _respond(self, request: httpx.Request) -> httpx.Response:
@@ -67,7 +64,7 @@ class Inline:
         return response
 
     def _work(self) -> None:
-        """Run what waits; what a running function enqueues runs after it, as with any worker."""
+        """Run waiting tasks; tasks that a handler enqueues run after it, as with any worker."""
         self._requested = True
         ran = Ran()
         while self._requested and self._busy.acquire(blocking=False):
@@ -94,7 +91,7 @@ class Inline:
 
 @contextmanager
 def _briefly_logged(*, wanted: bool) -> Iterator[None]:
-    """Let failures be logged without their tracebacks, which TaskDied tells."""
+    """Log failures without tracebacks, which TaskDied has."""
     log = logging.getLogger("headrace.task")
     if wanted:
         log.addFilter(_brief)
@@ -116,15 +113,15 @@ def _brief(record: logging.LogRecord) -> bool:
 def inline(
     app: App, *, raises: bool = True, service: MemoryService | None = None
 ) -> Iterator[Inline]:
-    """Let what *app* enqueues run at once, in the thread that enqueues it, until all has settled.
+    """Run the tasks of *app* as soon as they are enqueued, in the same thread, to their end.
 
-    Delays and retries move the clock of the service and wait for nothing.
+    Delays and retries move the clock of the service instead of waiting.
 
     Args:
-        app: whose functions are run.
+        app: the app of the task functions.
         raises: whether ``enqueue`` raises TaskDied when a task has failed for good; otherwise
             look at ``ran``.
-        service: where it happens; one of its own unless given.
+        service: the service to use; a new one by default.
 
     """
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The whole service in memory: the real HTTP application, a manual clock, no sockets, no files."""
+"""The whole service in memory: the API over SQLite in memory, with a manual clock."""
 
 import asyncio
 from collections.abc import Iterator
@@ -94,17 +94,16 @@ class Timers:
 
 
 class MemoryService:
-    """Headrace in memory, for one test; ``with MemoryService() as service: service.client``.
+    """Headrace in memory, for one test: ``with MemoryService() as service: service.client``.
 
-    Everything between the client and the tables is the real thing, keys and roles included.  Time
-    passes only by hand, save that each request takes a millisecond.  Retries of its clients do not
-    wait.
+    API, keys, roles and rules are those of a deployment.  The clock moves only when the test moves
+    it, except that each request takes a millisecond.  Retries of clients do not wait.
 
     Args:
-        clock: the service's time; one that starts at a fixed instant unless given.
-        seed: of the random numbers of the service.
+        clock: the clock of the service; by default one that starts at a fixed instant.
+        seed: the seed of the random numbers of the service.
         key: the key of ``service.client``, which may do everything.
-        lake: where raw changes are written when the timers run; nowhere unless given.
+        lake: where the timers write raw changes; by default nowhere.
 
     """
 
@@ -172,7 +171,7 @@ class MemoryService:
         codec: Codec = PLAIN,
         transport: httpx.MockTransport | None = None,
     ) -> AsyncClient:
-        """Return a client for programs with an event loop, likewise."""
+        """Return a client for an event loop with another *key*."""
         return AsyncSimulatedClient(
             self.url,
             key or self.key,
@@ -191,10 +190,10 @@ class MemoryService:
         key: str | None = None,
         transport: httpx.MockTransport | None = None,
     ) -> Iterator[Self]:
-        """Let what *app* enqueues go to this service, and its clock be this one's, for a block.
+        """Connect *app* to this service and to its clock, for a block.
 
-        Whoever waits for the end of a task in the block, by any client of the service, has *app*
-        work on its queues meanwhile, as time passes.
+        If a client of the service waits for the end of a task in the block, *app* works on its
+        queues and time passes until then.
         """
         client = self.connect(key, codec=app.codec, transport=transport)
         async_client = self.connect_async(key, codec=app.codec, transport=transport)
@@ -207,10 +206,10 @@ class MemoryService:
             self._served.remove(app)
 
     def tick(self) -> Timers:
-        """Run the cloud's timers once: reaper, scheduler and recorder.
+        """Run the timers of a deployment once: reaper, scheduler and recorder.
 
-        They take back lapsed leases, dead-letter what is expired, enqueue the ticks of schedules,
-        count what happened for stats and metrics, and work on actions on many tasks.
+        They end lapsed leases, expire tasks, enqueue ticks of schedules, count events for stats and
+        metrics, and process actions on many tasks.
         """
         use = self.use_cases
         reaped, ticked = use.reaping.run(), use.ticking.run()
@@ -224,9 +223,9 @@ class MemoryService:
         return Timers(reaped, ticked, recorded)
 
     def forward(self, seconds: float | timedelta) -> None:
-        """Let time pass as in the cloud, where the timers run every minute.
+        """Move the clock forward, and run the timers every minute.
 
-        Raises ValueError for less than 0.
+        Raises ValueError for less than 0 seconds.
         """
         step = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
         end = self.clock.now + step
@@ -245,17 +244,16 @@ class MemoryService:
         until_settled: bool = False,
         limit: int = LIMIT,
     ) -> Ran:
-        """Work on the queues of *app* in this thread until nothing is ready; return what was done.
+        """Run the ready tasks of *app* in this thread, and return the attempts.
 
-        Missing queues are created and schedules put first, as a worker does.
+        Before that, missing queues and schedules are created, as by a worker.
 
         Args:
-            app: whose functions do the work.
-            key: the worker's; the service's own unless given.
-            seconds: go on for so long, with the timers running every minute: to see schedules.
-            until_settled: move the clock to the next due time again and again until nothing waits
-                but the ticks of schedules.
-            limit: attempts after which a story has no end; while *seconds* pass, at one moment.
+            app: the app with the task functions.
+            key: the key of the worker; by default that of the service.
+            seconds: let so much time pass, with the timers running every minute.
+            until_settled: move the clock to the next due time until only ticks of schedules wait.
+            limit: the most attempts; while *seconds* pass, the most at one moment.
 
         Raises:
             RuntimeError: *limit* attempts were not enough.
@@ -266,7 +264,7 @@ class MemoryService:
             return work.run(seconds=seconds, until_settled=until_settled)
 
     def work(self, app: App, *, key: str | None = None, limit: int = LIMIT) -> Work:
-        """A run of *app* that leaves to whom its functions enqueue as it is; see `run`."""
+        """Return a run of *app*, whose functions keep their client; see `run`."""
         return Work(
             app,
             self.connect(key, codec=app.codec),
@@ -322,7 +320,7 @@ class MemoryService:
 
 
 def _after(now: datetime, seconds: float) -> datetime | None:
-    """Return the instant so many *seconds* from *now*; None where no calendar has it."""
+    """Return the instant *seconds* after *now*; None after the last year of the calendar."""
     try:
         return now + timedelta(seconds=seconds)
     except OverflowError:

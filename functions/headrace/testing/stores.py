@@ -19,7 +19,7 @@ class MemoryTables(SqliteStore):
         return list(self.read(ids).values())
 
     def unfinished(self, queue: str) -> Iterator[Task]:
-        """Yield the tasks of *queue* that wait or are in flight, those that are due first."""
+        """Yield the unfinished tasks of *queue* in the order of their due times."""
         with self._db.reading() as db:
             rows = db.execute(
                 f"SELECT {COLUMNS} FROM tasks WHERE queue = ? AND state IN (?, ?)"  # noqa: S608  a constant

@@ -1,4 +1,4 @@
-"""A worker in the test's own thread: one task after the other, time moving only in between."""
+"""A worker in the thread of the test.  Time moves only between tasks."""
 
 import asyncio
 import math
@@ -47,11 +47,11 @@ _MINUTE: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt: the task as delivered, what was reported, and the service's answer.
+    """One attempt: the delivered task, the report, and the outcome of the report.
 
-    ``report`` is None when the handler noticed that its lease was lost, ``outcome`` is then too;
-    any outcome but ``OK`` means that the report changed nothing.  ``cancelled`` is True when that
-    is because the task was cancelled.
+    ``report`` and ``outcome`` are None if the handler noticed that its lease was lost.  A report
+    with an outcome other than ``OK`` had no effect; ``cancelled`` is True if the reason is a
+    cancel.
     """
 
     task: LeasedTask
@@ -130,11 +130,10 @@ class Ran:
 
 
 class _Control:
-    """The worker's side of an attempt.
+    """The worker's part of an attempt.
 
-    It hears of a cancel as a worker does: with the heartbeat that brings progress, and when a third
-    of the lease is over by the clock.  Time stands still while a handler runs, unless that moves
-    it, so the second is seen to when the handler looks.
+    It learns of a cancel as a worker does: with a report of progress, and when a third of the lease
+    is over.  The clock stands still while a handler runs, so it checks this when the handler asks.
     """
 
     def __init__(
@@ -179,7 +178,7 @@ class _Control:
         return (self.lease_expires_at - self._clock.now) / 3
 
     def _interrupt(self) -> None:
-        """End the handler here, as a worker might have just here."""
+        """Interrupt the handler."""
         if self._route.kind == "sync":
             raise Cancelled
         running = asyncio.current_task()
@@ -188,7 +187,7 @@ class _Control:
 
 
 class _RetryingService(WorkerService):
-    """The service as a worker sees it, by a client that tries again by itself."""
+    """The service for a worker, by a client that retries."""
 
     def check_queue(self, queue: str) -> None:
         self._client.get_queue(queue)
@@ -200,7 +199,7 @@ class _RetryingService(WorkerService):
 class Work:
     """One run of an app over a service in memory; see `MemoryService.run`.
 
-    *store* and *queues* say when the next task is due, *tick* runs the timers of the cloud.
+    *store* and *queues* show when the next task is due, *tick* runs the timers.
     """
 
     def __init__(
@@ -222,7 +221,7 @@ class Work:
         self._counted_from = 0
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
-        """Work until nothing is ready, and go on as long as requested; call the app's hooks."""
+        """Run ready tasks for as long as requested, with the hooks of the app."""
         self._app.call_hooks("worker_start")
         self._app.call_hooks("process_start")
         try:
@@ -256,10 +255,10 @@ class Work:
                 self._work()
             in_vain = 0 if now < end or len(self._attempts) > before else in_vain + 1
             if in_vain > self._limit:
-                raise RuntimeError(f"what is due was not delivered in {self._limit} tries")
+                raise RuntimeError(f"due tasks were not delivered in {self._limit} dequeues")
 
     def _work(self) -> None:
-        """Work until all queues are empty, and no batch has anything to call back."""
+        """Run tasks until all queues are empty, and no batch has a callback to enqueue."""
         before = -1
         while before < len(self._attempts):
             before = len(self._attempts)
@@ -296,7 +295,7 @@ class Work:
         self._attempts.append(attempt)
 
     def _reported(self, task: LeasedTask, report: Report) -> Attempt:
-        """Report, as a worker does; what counted in the end, and the service's answer to it."""
+        """Report as a worker does; return the attempt with the last report and its outcome."""
         sent = [report]
 
         def instead(refused: Report, error: Refused) -> Report | None:
@@ -322,18 +321,18 @@ class Work:
             return self._app.execute(task, control)
 
     def _anything_due(self) -> bool:
-        """Whether a dequeue could find something; most minutes of a long time are empty."""
+        """Return whether a dequeue could find a task; most minutes of a long time are empty."""
         return any(map(self._may_give, self._app.queues))
 
     def _may_give(self, queue: str) -> bool:
-        """Whether a dequeue of *queue* could find something: due, or its lease over."""
+        """Return whether *queue* has a task that is due or whose lease is over."""
         now = self._clock.now
         return any(_attention_at(task) <= now for task in self._store.unfinished(queue))
 
     def next_due(self, *, ticks: bool) -> datetime | None:
-        """Return when something of the app's queues next needs attention; None: nothing does.
+        """Return when the next task of the app is due or its lease over; None if there is none.
 
-        What schedules have enqueued counts only with *ticks*: it never ends.
+        Ticks of schedules count only with *ticks*, because there is always another one.
         """
         now = self._clock.now
         moments = []
@@ -352,17 +351,17 @@ class Work:
                         moments.append(queue.resume_at)
         if not moments:
             return None
-        # What is due and was not delivered waits for a slot, a token, or the index.
+        # A due task that was not delivered waits for a slot, a token, or the index.
         return min(moments) if min(moments) > now else now + _A_MOMENT
 
 
 def _attention_at(task: Task) -> datetime:
-    """When a task that is not finished is due, or its lease over."""
+    """Return when an unfinished task is due, or its lease over."""
     return task.lease_expires_at or task.due_at
 
 
 def _awaited(app: App, task: LeasedTask, control: _Control, route: TaskRoute) -> Report | None:
-    """Run an async route in a loop of its own, in another thread where one is running here."""
+    """Run an async route in a new event loop, in another thread if a loop is running here."""
     reports: list[Report | None] = []
 
     async def execute() -> None:

@@ -1,4 +1,4 @@
-"""What a relay reads of Django's database."""
+"""The table of an outbox in a database of Django."""
 
 import os
 import sys
@@ -40,7 +40,7 @@ _DEFAULT = "default"
 
 
 class DjangoTable:
-    """The table of an outbox in one of Django's databases: see `relay.OutboxTable`.
+    """The table of an outbox in one of Django's databases: see `headrace.outbox.table.OutboxTable`.
 
     Raises InvalidRequest where the app is not installed.
     """
@@ -72,7 +72,7 @@ class DjangoTable:
         )
 
     def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
-        """Have waiting rows sent: within one transaction where the database locks rows."""
+        """Send waiting rows, in one transaction if the database locks rows."""
         waiting = self._all.filter(refused_at=None).exclude(queue__in=without).order_by("seq")
         with self._errors():
             if connections[self._using].features.has_select_for_update_skip_locked:
@@ -151,7 +151,7 @@ class DjangoTable:
             )
 
     def _these(self, rows: Sequence[OutboxRow]) -> Rows:
-        """Exactly *rows*: where nothing is locked, a number may be another row's by now."""
+        """Return *rows* as a query; without locks, a number may be that of another row now."""
         return self._all.filter(
             seq__in=[row.seq for row in rows], task_id__in=[row.task_id for row in rows]
         )

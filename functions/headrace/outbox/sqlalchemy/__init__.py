@@ -76,7 +76,7 @@ class SqlAlchemyOutbox:
         metadata = sa.MetaData() if metadata is None else metadata
         self.table = outbox_table(metadata, name, schema)
         self._codec, self._now = codec, now
-        # A class of its own, for a class can be of one table only.
+        # Each outbox has a class, because a class is mapped to one table.
         self._entry: type[Any] = type("OutboxEntry", (), {})
         registry(metadata=metadata).map_imperatively(self._entry, self.table)
 

@@ -1,4 +1,4 @@
-"""What a relay reads of SQLAlchemy's database, and the table itself."""
+"""The table of an outbox in a database of SQLAlchemy."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOCKING: Final = ("postgresql", "mysql", "mariadb")
-"""Databases in which relays pass over each other's rows.  In others they may send one twice, which
-the service knows by its id."""
+"""Databases in which relays skip each other's rows.  In others two relays may send a row, which the
+service recognizes by its id."""
 
 _ENTRY: Final = sa.Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")  # their text is 64 KiB
 
@@ -59,7 +59,7 @@ def outbox_table(metadata: sa.MetaData, name: str = TABLE, schema: str | None = 
 
 
 class SqlAlchemyTable:
-    """The table of an outbox in one database: see `headrace.outbox.relay.OutboxTable`.
+    """The table of an outbox in one database: see `headrace.outbox.table.OutboxTable`.
 
     Raises InvalidRequest for an async *engine* with a pool: its connections belong to the event
     loop that opened them, and this has loops of its own.
@@ -81,7 +81,7 @@ class SqlAlchemyTable:
             )
 
     def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
-        """Have waiting rows sent: within one transaction where the database locks rows."""
+        """Send waiting rows, in one transaction if the database locks rows."""
         waiting = self._select().where(self._table.c.refused_at.is_(None)).limit(limit)
         if without:
             waiting = waiting.where(self._table.c.queue.not_in(without))
@@ -143,7 +143,7 @@ class SqlAlchemyTable:
         self._run(lambda connection: self._table.create(connection, checkfirst=True), create=True)
 
     def close(self) -> None:
-        """Close the connections that wait for use."""
+        """Close idle connections."""
         if isinstance(self._engine, sa.Engine):
             self._engine.dispose()  # an async one has none
 
@@ -171,13 +171,13 @@ class SqlAlchemyTable:
             )
 
     def _these(self, rows: Sequence[OutboxRow]) -> sa.ColumnElement[bool]:
-        """Exactly *rows*: where nothing is locked, a number may be another row's by now."""
+        """Return the condition for *rows*; without locks, a number may now be of another row."""
         return self._table.c.seq.in_([row.seq for row in rows]) & self._table.c.task_id.in_(
             [row.task_id for row in rows]
         )
 
     def _run(self, do: Callable[[sa.Connection], T], *, create: bool = False) -> T:
-        """Do something in a transaction of its own.  Raises NotFound, Unavailable."""
+        """Run *do* in a new transaction.  Raises NotFound, Unavailable."""
         if not create and _is_missing_file(self._engine.url):
             raise self._no_table()
         with self._errors():
@@ -191,7 +191,7 @@ class SqlAlchemyTable:
             return await connection.run_sync(self._transact, do)
 
     def _transact(self, connection: sa.Connection, do: Callable[[sa.Connection], T]) -> T:
-        if self._locks:  # MySQL's usual level would lock out whoever inserts behind the last row
+        if self._locks:  # MySQL's default level would block inserts after the last row
             connection = connection.execution_options(isolation_level="READ COMMITTED")
         with connection.begin():
             return do(connection)

@@ -1,23 +1,21 @@
 """The control table: every write of a control item is one patch."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from headrace.domain.change import Change, KeyLock
 from headrace.domain.errors import Unavailable
-from headrace.domain.patch import ControlItem, Copy, Fields, Patch, Patched, When
+from headrace.domain.patch import ControlItem, Copy, Fields, Patch, Patched
 from headrace.domain.patch import Value as FieldValue
 from headrace.store import keys
 from headrace.store.call_scope import charge
 from headrace.store.dynamo.connect import aws_errors, charge_all
-from headrace.store.dynamo.statements import single_write
+from headrace.store.dynamo.statements import Expression, single_write
 from headrace.store.items import Item, Value
 from headrace.store.services import AwsClient
 
 _READ_BATCH: Final = 100  # items of one BatchGetItem
 _READ_TRIES: Final = 6
-_MISSING: Final = "attribute_not_exists({})"
 _RETURNED: Final = {"Put": "NONE", "Update": "ALL_NEW", "Delete": "ALL_OLD"}
 
 
@@ -153,7 +151,7 @@ def control_key(kind: str, name: str) -> Item:
 
 def patch_write(patch: Patch, table: str) -> dict[str, dict[str, Any]]:
     """Return the write of *patch*, under the name of its operation in a transaction."""
-    writer, key = _Writer(), control_key(patch.kind, patch.name)
+    writer, key = _PatchExpression(), control_key(patch.kind, patch.name)
     arguments: dict[str, Any] = {"TableName": table}
     match patch.mode:
         case "replace":
@@ -168,59 +166,45 @@ def patch_write(patch: Patch, table: str) -> dict[str, dict[str, Any]]:
     if patch.when:
         arguments["ConditionExpression"] = " AND ".join(map(writer.condition, patch.when))
         arguments["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-    if writer.names:
-        arguments["ExpressionAttributeNames"] = writer.names
+    if writer.aliases:
+        arguments["ExpressionAttributeNames"] = writer.names()
     if writer.values:
         arguments["ExpressionAttributeValues"] = writer.values
     return {operation: arguments}
 
 
-@dataclass(slots=True)
-class _Writer:
-    """The text of expressions, with the names and values in them."""
+class _PatchExpression(Expression):
+    """An expression about the fields of a control item."""
 
-    names: dict[str, str] = field(default_factory=dict)
-    values: dict[str, Value] = field(default_factory=dict)
+    def attribute(self, name: str) -> str:
+        return name
 
-    def name(self, name: str) -> str:
-        self.names[f"#{name}"] = name
-        return f"#{name}"
-
-    def value(self, value: FieldValue) -> str:
-        key = f":v{len(self.values)}"
-        self.values[key] = _encoded(value)
-        return key
-
-    def condition(self, when: When) -> str:
-        name = self.name(when.name)
-        if when.value is None:
-            return _MISSING.format(name) if when.comparison == "=" else f"attribute_exists({name})"
-        if when.comparison == "size <=":
-            compared = f"size({name}) <= {self.value(when.value)}"
-        else:
-            compared = f"{name} {when.comparison} {self.value(when.value)}"
-        return f"({_MISSING.format(name)} OR {compared})" if when.or_missing else compared
+    def encoded(self, name: str, value: object) -> Value:  # noqa: ARG002  a value says its type
+        return _encoded(cast("FieldValue", value))
 
     def update(self, patch: Patch) -> str:
+        """Return the update expression of *patch*."""
         clauses = {
             "SET": [
-                f"{self.name(name)} = {self.put(value)}"
+                f"{self.name(name)} = {self._put(value)}"
                 for name, value in patch.put.items()
                 if value is not None
             ],
             "REMOVE": [self.name(name) for name, value in patch.put.items() if value is None],
-            "ADD": [f"{self.name(name)} {self.value(value)}" for name, value in patch.add.items()],
-            "DELETE": [f"{self.name(n)} {self.value(v)}" for n, v in patch.discard.items()],
+            "ADD": [f"{self.name(n)} {self.value(_encoded(v))}" for n, v in patch.add.items()],
+            "DELETE": [
+                f"{self.name(n)} {self.value(_encoded(v))}" for n, v in patch.discard.items()
+            ],
         }
         return " ".join(f"{verb} {', '.join(parts)}" for verb, parts in clauses.items() if parts)
 
-    def put(self, value: FieldValue | Copy) -> str:
+    def _put(self, value: FieldValue | Copy) -> str:
         if not isinstance(value, Copy):
-            return self.value(value)
+            return self.value(_encoded(value))
         copied = self.name(value.name)
         if value.default is not None:
-            copied = f"if_not_exists({copied}, {self.value(value.default)})"
-        return f"{copied} + {self.value(value.plus)}" if value.plus else copied
+            copied = f"if_not_exists({copied}, {self.value(_encoded(value.default))})"
+        return f"{copied} + {self.value(_encoded(value.plus))}" if value.plus else copied
 
 
 def _encoded(value: FieldValue) -> Value:

@@ -56,17 +56,27 @@ class _Writer:
     def missing(self, path: str) -> str:
         raise LookupError(path)
 
+    def attribute(self, name: str) -> str:
+        """Return the path of the field *name* in its item."""
+        return _path(name)
+
+    def encoded(self, name: str, value: object) -> Value:
+        """Return *value* of the field *name* as its item has it."""
+        return _encoded(name, value)
+
     def condition(self, condition: Condition) -> str:
         match condition:
             case In():
                 place = self.name(keys.QUEUE_STATE)
                 return f"begins_with({place}, {self.value(_in(condition))})"
             case When(name, comparison, value, or_missing):
-                path = self.name(_path(name))
+                path = self.name(self.attribute(name))
                 if value is None:
-                    return self.missing(path)
-                wanted = self.value(_encoded(name, value))
+                    return f"{'' if comparison == '=' else 'NOT '}{self.missing(path)}"
+                wanted = self.value(self.encoded(name, value))
                 match comparison:
+                    case "size <=":
+                        compared = f"size({path}) <= {wanted}"
                     case "begins with":
                         compared = f"begins_with({path}, {wanted})"
                     case "does not begin with":
@@ -76,9 +86,6 @@ class _Writer:
                 return f"({self.missing(path)} OR {compared})" if or_missing else compared
             case _:
                 assert_never(condition)
-
-    def conditions(self, change: Change) -> list[str]:
-        return [self.condition(condition) for condition in change.when]
 
     def assignments(self, change: Change) -> list[str]:
         """Return all assignments of a SET clause: fields, counters, version, last move."""
@@ -128,7 +135,9 @@ class _PartiQL(_Writer):
 
 
 @dataclass(slots=True)
-class _Expression(_Writer):
+class Expression(_Writer):
+    """A condition or update expression, with the names and values in it."""
+
     aliases: dict[str, str] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
 
@@ -164,7 +173,7 @@ def statement(change: Change, table: str) -> dict[str, Any]:
         head = f'UPDATE "{table}" SET {", ".join(writer.assignments(change))}{remove}'  # noqa: S608
         which = "OLD" if change.gone else "NEW"
     key = f'"{keys.TASK_ID}" = {writer.value({"S": change.task_id})}'
-    where = " AND ".join((key, *writer.conditions(change)))
+    where = " AND ".join((key, *map(writer.condition, change.when)))
     text = f"{head} WHERE {where} RETURNING ALL {which} *"
     return {"Statement": text, "Parameters": writer.parameters}
 
@@ -179,7 +188,7 @@ class SingleWrite:
 
 def single_write(change: Change, table: str) -> SingleWrite:
     """Return *change* as one write with a condition expression."""
-    writer = _Expression()
+    writer = Expression()
     common: dict[str, Any] = {
         "TableName": table,
         "ReturnConsumedCapacity": "TOTAL",
@@ -206,7 +215,7 @@ def single_write(change: Change, table: str) -> SingleWrite:
         removals = writer.removals(change)
         remove = f" REMOVE {', '.join(removals)}" if removals else ""
         common["UpdateExpression"] = f"SET {', '.join(writer.assignments(change))}{remove}"
-    common["ConditionExpression"] = " AND ".join((exists, *writer.conditions(change)))
+    common["ConditionExpression"] = " AND ".join((exists, *map(writer.condition, change.when)))
     common["ExpressionAttributeNames"] = writer.names()
     if writer.values:
         common["ExpressionAttributeValues"] = writer.values

@@ -240,7 +240,7 @@ def ask_command(context: RequestContext) -> ConfirmPage:
     command, worker = _command(context), _worker(context, context.request.param("name"))
     name = worker.heartbeat.name
     if not _may_ask(context, worker):
-        raise access.not_this_worker(name)
+        raise access.not_all_queues_of("worker", name)
     verb, detail = _VERBS[command]
     return ask(
         Question(

@@ -234,23 +234,9 @@ def not_this_task(task_id: str) -> Forbidden:
     return Forbidden(f"this key is not for the queue of task {task_id[:_SHOWN]}, if there is one")
 
 
-def not_this_batch(batch_id: str) -> Forbidden:
-    """Return the refusal for a batch with queues outside the key's, or none at all."""
-    return Forbidden(
-        f"this key is not for all queues of batch {batch_id[:_SHOWN]}, if there is one"
-    )
-
-
-def not_this_action(action_id: str) -> Forbidden:
-    """Return the refusal for an action with queues outside the key's, or none at all."""
-    return Forbidden(
-        f"this key is not for all queues of action {action_id[:_SHOWN]}, if there is one"
-    )
-
-
-def not_this_worker(name: str) -> Forbidden:
-    """Return the refusal for a worker with queues outside the key's, or none at all."""
-    return Forbidden(f"this key is not for all queues of worker {name[:_SHOWN]}, if there is one")
+def not_all_queues_of(kind: str, name: str) -> Forbidden:
+    """Return the refusal for a batch, action or worker with queues outside the key's, or none."""
+    return Forbidden(f"this key is not for all queues of {kind} {name[:_SHOWN]}, if there is one")
 
 
 def not_this_key(key_id: str) -> Forbidden:

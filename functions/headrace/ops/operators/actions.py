@@ -125,7 +125,7 @@ class ActionOperations(ServicePart):
             or not all(map(visible, run.touches))
         ):
             missing = NotFound(f"there is no action {run_id[:64]}, or no longer")
-            raise not_shown(missing, access.not_this_action(run_id))
+            raise not_shown(missing, access.not_all_queues_of("action", run_id))
         return run
 
     def list(

@@ -43,7 +43,7 @@ class WorkerOperations(ServicePart):
             before = self._living(record) if record else None
             if before is not None:
                 if not by.covers_all(before.heartbeat.queues):
-                    raise access.not_this_worker(heartbeat.name)
+                    raise access.not_all_queues_of("worker", heartbeat.name)
                 if goes_on:
                     heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
         return worker_of(self.store.renew_record(worker_record(heartbeat, self.now()))).command
@@ -200,4 +200,4 @@ def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
 def _missing(by: Principal, name: str) -> NotFound | Forbidden:
     if by.everywhere:
         return NotFound(f"there is no worker {name[:_SHOWN]}, or it is silent")
-    return access.not_this_worker(name)
+    return access.not_all_queues_of("worker", name)

@@ -125,7 +125,7 @@ class BatchOperations(ServicePart):
             uncounted = () if batch.finished_at else self.service.counters.uncounted()
             batch = self._shown(batch, uncounted)
         if batch is None or not visible_batch(batch):
-            raise not_shown(missing_batch(batch_id), access.not_this_batch(batch_id))
+            raise not_shown(missing_batch(batch_id), access.not_all_queues_of("batch", batch_id))
         return batch
 
     def list(

@@ -180,7 +180,7 @@ class BatchCancelling(ServicePart):
             if part.part_of != whole.id and part.part_of not in found:
                 continue
             if not visible_batch(part):
-                raise access.not_this_batch(whole.id)
+                raise access.not_all_queues_of("batch", whole.id)
             if part.expires_at > self.now():
                 found[part.id] = part
         return found

@@ -1,11 +1,11 @@
 """The base of all answers: instants, raw JSON, and the values that tasks carry.
 
-Payloads, results and progress are raw JSON in an answer, decoded when a program first reads them,
-so that one which cannot be read here costs nobody else anything; the service decodes none.
+Payloads, results and progress are raw JSON in an answer.  The SDK decodes a value when the program
+first reads it, so that an unreadable value affects no other task; the service decodes none.
 
-The OpenAPI document is made from the same structs (``headrace.http.openapi``): the docstring of a
-struct and the descriptions of its members are what the document says of them.  One with the name of
-the class that it is made from ends with "Shows" and that class, which the document leaves out.
+The OpenAPI document is made from the same structs (``headrace.http.openapi``), with their
+docstrings and the descriptions of their members.  A struct with the name of the class that it
+shows ends with "Shows" and that class, which the document leaves out.
 """
 
 import json
@@ -27,11 +27,11 @@ JsonValue: TypeAlias = Any
 Decode: TypeAlias = Callable[[bytes], JsonValue]
 
 Written: TypeAlias = Any
-"""What msgspec writes as a member should be, though it has another type when it is read."""
+"""A value for a member that msgspec writes in its form, but reads as another type."""
 
 NULL: Final = b"null"
 LEFT_OUT: Final[Any] = msgspec.UNSET
-"""Given for a member of whatever type, it keeps the member out of the answer."""
+"""The value of a member that the answer leaves out."""
 
 _HALF_PAIR: Final = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
@@ -67,11 +67,11 @@ SDK_ONLY: Final = Meta(extra_json_schema={"x-sdk-only": True})
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The base of every answer.  The service writes every member; an older one may not know all."""
+    """The base of every answer.  Defaults are for answers of an older service."""
 
     @classmethod
     def of(cls, source: object, **others: Written) -> Self:
-        """The answer about *source*: of each member the attribute of its name, save *others*."""
+        """Return the answer about *source*: *others*, and the attributes with the other names."""
         names = [name for name in cls.__struct_fields__ if name not in others]
         return cls(**{name: _shown(getattr(source, name)) for name in names}, **others)
 
@@ -81,9 +81,9 @@ def _shown(value: Written) -> Written:
 
 
 def words_of(name: str) -> Meta:
-    """Lets the document list the words of a member, by the *name* of their enum's schema.
+    """Let the document list the words of a member, by the *name* of their enum's schema.
 
-    There may be more of them some day: programs that are older take any text.
+    A later service may have more words, so programs accept any text.
     """
     return Meta(extra_json_schema={"$ref": REFERENCE.format(name=name)})
 
@@ -92,7 +92,7 @@ _NOTHING: Final = msgspec.Raw(NULL)
 
 
 def nothing() -> msgspec.Raw:
-    """The JSON of a payload, result or progress that is not in the answer."""
+    """Return the JSON of a payload, result or progress that is not in the answer."""
     return msgspec.Raw(NULL)
 
 
@@ -102,20 +102,20 @@ def raw(text: str | None) -> msgspec.Raw:
 
 
 def word(value: str | None) -> Written:
-    """The word *value*, one of an enum's, as a member that has a list of them takes it."""
+    """Return *value*, a word of an enum, for a member that lists the words."""
     return value
 
 
 def instant(at: datetime | None) -> Written:
-    """The instant *at*, which is UTC, as an answer has it: with six digits for the microseconds.
+    """Return *at*, which is UTC, for an answer, which has six digits of microseconds.
 
-    msgspec leaves them out where they are all 0, so such an instant goes in as text.
+    msgspec leaves out microseconds that are 0, so such an instant is returned as text.
     """
     return at if at is None or at.microsecond else instant_text(at)
 
 
 def instant_text(at: datetime) -> str:
-    """The text of the instant *at*, which is UTC, as every answer writes it."""
+    """Return the text of *at*, which is UTC, in the format of all answers."""
     return f"{at.isoformat(timespec='microseconds')[:26]}Z"
 
 
@@ -123,16 +123,16 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def without_halves(text: bytes, mark: bytes) -> bytes:
-    r"""The JSON *text* with *mark* for the backslash and the ``u`` of half a surrogate pair.
+    r"""Return the JSON *text* with *mark* for the backslash and ``u`` of half a surrogate pair.
 
-    ``"\ud800"`` is JSON by its grammar, so the service takes it in a payload and hands it out as it
-    was written, but msgspec refuses all that surrounds it.
+    ``"\ud800"`` is valid JSON, so the service keeps it in a payload as it was written.  msgspec
+    refuses a text that contains it.
     """
     return _HALF_PAIR.sub(lambda found: mark + found[1] if found[1] else found[0], text)
 
 
 def to_json(answer: object) -> str:
-    """The text of *answer*."""
+    """Return *answer* as JSON."""
     return _encode(answer).decode()
 
 
@@ -140,14 +140,14 @@ def to_json(answer: object) -> str:
 
 
 class Unreadable(ValueError):
-    """A payload or result that this codec cannot read."""
+    """This codec cannot read a payload or result."""
 
 
 class Carrying(Answer, frozen=True, kw_only=True, dict=True):
-    """The base of answers with such values; each is decoded once, then kept."""
+    """The base of answers with such values; each value is decoded once."""
 
     def decoded(self, name: str, text: msgspec.Raw) -> JsonValue:
-        """The value of *text*, of the member *name*.  Raises Unreadable."""
+        """Return the value of *text*, of the member *name*.  Raises Unreadable."""
         known = self.__dict__
         if name not in known:
             content = bytes(text)
@@ -157,15 +157,14 @@ class Carrying(Answer, frozen=True, kw_only=True, dict=True):
 
 
 def remember_decoder(answer: Carrying, decode: Decode) -> None:
-    """Let what *answer* carries be decoded by *decode* from now on."""
+    """Decode the values of *answer* with *decode* from now on."""
     answer.__dict__["decode"] = decode
 
 
 def decode_json(text: bytes) -> JsonValue:
-    """The value of a JSON *text*.
+    """Return the value of a JSON *text*.
 
-    Raises Unreadable where Python has no room for it: numbers of thousands of digits, thousands of
-    levels.
+    Raises Unreadable for numbers with thousands of digits, and for thousands of levels.
     """
     try:
         return json.loads(text)
@@ -174,7 +173,7 @@ def decode_json(text: bytes) -> JsonValue:
 
 
 MaxRetries: TypeAlias = Callable[[str], int]
-"""Gives the retries that a queue grants, by its name."""
+"""Returns the retries that a queue allows, by its name."""
 
 
 _SHOWN: Final = (

@@ -220,7 +220,7 @@ class Schedule(ScheduleInShort, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> JsonValue:
-        """What its tasks carry; None to a viewer.  Raises Unreadable."""
+        """The payload of its tasks; None for a viewer.  Raises Unreadable."""
         return self.decoded("payload", self.payload_json)
 
 

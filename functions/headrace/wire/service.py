@@ -78,7 +78,7 @@ class NewKey(Key, frozen=True, kw_only=True):
     last_used_at: Annotated[At | None, SDK_ONLY] = None
 
     def __repr__(self) -> str:
-        """A short form for logs, without secrets."""
+        """Return a short form for logs, without secrets."""
         return f"NewKey(id={self.id!r}, name={self.name!r}, role={self.role!r})"
 
 

@@ -151,7 +151,7 @@ class Task(Carrying, frozen=True, kw_only=True):
 
     @property
     def payload(self) -> JsonValue:
-        """What it carries; None where that was not requested.  Raises Unreadable."""
+        """The payload; None if it was not requested.  Raises Unreadable."""
         return self.decoded("payload", self.payload_json)
 
     @property
@@ -161,16 +161,16 @@ class Task(Carrying, frozen=True, kw_only=True):
 
     @property
     def progress(self) -> JsonValue:
-        """How far its worker says it is.  Raises Unreadable."""
+        """The progress that the worker reported.  Raises Unreadable."""
         return self.decoded("progress", self.progress_json)
 
     @property
     def last_progress(self) -> JsonValue:
-        """The progress that an earlier delivery left to this one.  Raises Unreadable."""
+        """The last progress of an earlier delivery.  Raises Unreadable."""
         return self.decoded("last_progress", self.last_progress_json)
 
     def __repr__(self) -> str:
-        """A short form for logs, without the payload."""
+        """Return a short form for logs, without the payload."""
         return f"<{type(self).__name__} {self.id} of {self.queue}: {self.status.value}>"
 
 
@@ -220,7 +220,7 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     detail: str | None
 
     def __repr__(self) -> str:
-        """A short form for people."""
+        """Return a short form for people."""
         why = f": {self.detail}" if self.detail else ""
         return f"<Enqueued {self.outcome} {self.id}{why}>"
 

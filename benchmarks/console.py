@@ -15,7 +15,7 @@ from benchmarks.results import Bar, PartOutcome, median, percentile, table
 from benchmarks.sizes import BATCH, Sizes
 from headrace.client.client import Client
 from headrace.client.sending import Failure, NewTask, Report
-from headrace.local.launch import launched
+from infra.launch import launched
 from tests.browser.places import Names, pages
 
 QUEUE: Final = "crowded"

@@ -25,7 +25,7 @@ from benchmarks.console import MEDIAN_MS, Visitor
 from benchmarks.results import median, table
 from headrace.client.client import Client
 from headrace.client.sending import Failure, NewTask, Report
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 
 _QUEUES: Final = 100
 _DYING: Final = 20  # queues with dead tasks

@@ -23,7 +23,7 @@ from benchmarks.results import PartOutcome, median, percentile
 from benchmarks.services import folder_on_disk
 from benchmarks.sizes import BATCH, Sizes
 from benchmarks.targets import CallFailed, OverHttp
-from headrace.local.launch import launched
+from infra.launch import launched
 from tests.processes import processes
 
 CLIENTS: Final = 4

@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 from benchmarks.console import Visitor
 from benchmarks.crowd import BATCH, let_die, put
 from headrace.client.client import Client
-from headrace.local.launch import launched
 from headrace.wire.actions import ActionSeen
+from infra.launch import launched
 
 _KEY: Final = "a-key-for-the-restart-alone"
 _QUEUE: Final = "restarts"

@@ -10,9 +10,9 @@ from typing import Final
 from benchmarks.targets import InProcess, OverHttp, UseCaseCalls
 from headrace.domain.queue_settings import QueueSettings
 from headrace.local.environment import applied, dynamodb_client, function_environment
-from headrace.local.launch import launched
 from headrace.local.tables import TableNames, create_tables, table_requests
 from headrace.runtime.wiring import Settings, build, dynamo_store
+from infra.launch import launched
 from tests.engine import dynamodb_local
 
 _ADMIN_KEY: Final = "bench-of-this-machine"

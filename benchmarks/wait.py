@@ -17,7 +17,7 @@ from benchmarks.services import folder_on_disk
 from benchmarks.sizes import Sizes
 from headrace.client.client import Client
 from headrace.client.sending import Report
-from headrace.local.launch import launched
+from infra.launch import launched
 
 QUEUE: Final = "awaited"
 HEARD_MS: Final = 20.0

@@ -1,17 +1,12 @@
 """What tests and tools need to start programs: a free port, and an end with those that began."""
 
 import os
-import signal
 import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-_STILL_WITHIN_SECONDS: Final = 30.0
 _PROC: Final = Path("/proc")
 
 DIE_WITH_PARENT: Final = """
@@ -35,34 +30,6 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@contextmanager
-def standing_still(*pids: int) -> Iterator[None]:
-    """Let these processes do nothing for the length of a with block (Linux).
-
-    A thread that runs goes on for a moment after the signal, so it is waited for.
-    """
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        for pid in pids:
-            until = time.monotonic() + _STILL_WITHIN_SECONDS
-            while not all(_stopped(task) for task in Path(f"/proc/{pid}/task").iterdir()):
-                assert time.monotonic() < until, f"process {pid} goes on"
-        yield
-    finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-
-
-def _stopped(task: Path) -> bool:
-    try:
-        stat = (task / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-        return True
-    # Behind the name of the program, which may have anything in it.
-    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 @dataclass(frozen=True, slots=True)

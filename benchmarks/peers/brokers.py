@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
-from headrace.local.launch import launched
+from infra.launch import launched
 from tests.postgres import postgres_folder, unprivileged_user
 
 Environment = dict[str, str]

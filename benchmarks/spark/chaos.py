@@ -31,13 +31,13 @@ from headrace.client.client import Client
 from headrace.client.queue_fields import RetryFields
 from headrace.client.sending import NewTask
 from headrace.history.proof import ProofReport
-from headrace.local.launch import Launched, launched
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import CHANGES
 from headrace.spark.session import session
 from infra import PROJECT_ROOT
+from infra.launch import Launched, launched
 
 STATIONS = ("first", "second")
 STREAM = "stream"

@@ -11,11 +11,11 @@ from benchmarks.results import Bar
 from benchmarks.spark.figures import Figure, Measured
 from benchmarks.spark.rollup import DAY, change_log
 from headrace.client.client import Client
-from headrace.local.launch import launched
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.replay import Replay, looked_at, replayed, selected
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.sources.connect import FILE_NAME, StoreConnection
+from infra.launch import launched
 
 SQL = """
     SELECT task_id, version, concat('{"n": ', version, '}') AS payload, map() AS tags, at

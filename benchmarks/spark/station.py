@@ -22,7 +22,6 @@ from headrace.client.sending import NewTask as Sent
 from headrace.client.sending import Report
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue_settings import QueueSettings
-from headrace.local.launch import launched
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
 from headrace.runtime.service import Service
 from headrace.spark import Station
@@ -35,6 +34,7 @@ from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import settle
 from headrace.store.call_scope import metered
 from headrace.store.sqlite import SqliteStore
+from infra.launch import launched
 
 SHARDS = 2
 THREADS = 4

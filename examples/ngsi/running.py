@@ -13,8 +13,8 @@ from examples.ngsi.display import Display, Standing
 from examples.ngsi.posting import Posting, PostingFailed
 from headrace import Client, HeadraceError, RetryStrategy
 from headrace.domain.task import State
-from headrace.local.launch import Launched, launched
 from headrace.wire.tasks import Task
+from infra.launch import Launched, launched
 
 QUEUES = (NOTIFY_QUEUE, ENTITIES_QUEUE)
 RETRY = RetryStrategy(max_retries=8, base_seconds=0.2, max_delay_seconds=2)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from headrace.client.client import Client
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 from tests.browser.chrome import Window, chromium, deleted, dry_run, opened, signed_in
 from tests.browser.fixtures import Fixtures, fill
 from tests.browser.keyboard_user import KeyboardUser

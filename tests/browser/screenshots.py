@@ -10,7 +10,7 @@ from typing import Final, get_args
 from playwright.sync_api import Page
 
 from headrace.client.client import Client
-from headrace.local.launch import launched
+from infra.launch import launched
 from tests.browser.chrome import (
     Colours,
     Window,

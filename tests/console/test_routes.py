@@ -9,7 +9,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 
 from console.app import FORM, app
-from headrace.local.launch import launched
+from infra.launch import launched
 from infra.template import Template, load_template
 from tests.console.conftest import KEY, Browser, read_html
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.local.launch import Launched, launched
 from headrace.local.tables import DynamoDBClient, TableNames
+from infra.launch import Launched, launched
 from tests.conftest import drop_tables
 from tests.waiting import until
 

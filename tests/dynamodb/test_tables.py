@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.local.launch import launched
 from headrace.local.tables import DynamoDBClient, TableNames, create_tables, table_requests
+from infra.launch import launched
 from tests.conftest import drop_tables
 
 pytestmark = pytest.mark.gate

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 from tests.documented_lines import command_lines
 from tests.waiting import until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.local.launch import launched
+from infra.launch import launched
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guide" / "cli.md").read_text()

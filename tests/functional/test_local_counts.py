@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Client, Report
-from headrace.local.launch import launched
+from infra.launch import launched
 from tests.processes import processes
 from tests.waiting import until
 

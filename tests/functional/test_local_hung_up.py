@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace import AsyncClient, Client
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 
 KINDS = ["one queue", "many queues", "group lease"]
 WAITS = """

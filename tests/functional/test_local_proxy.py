@@ -10,7 +10,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 
 JSON = {"Content-Type": "application/json"}
 PUBLIC = "https://example.org/tasks"

@@ -15,7 +15,7 @@ import pytest
 
 from headrace import Client
 from headrace.domain.errors import HeadraceError
-from headrace.local.launch import Launched, LaunchFailed, launched
+from infra.launch import Launched, LaunchFailed, launched
 from tests.processes import HOST, processes
 from tests.waiting import until
 

@@ -15,7 +15,7 @@ import pytest
 
 from headrace import Client
 from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 
 KEY = "hr_test-key-of-the-local-service"
 MIB = 1024 * 1024

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from headrace import Client
 from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
 from headrace.client.worker.telemetry.queues import QueueMetrics, queues_of
-from headrace.local.launch import Launched, launched
 from headrace.testing import MemoryService
+from infra.launch import Launched, launched
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 

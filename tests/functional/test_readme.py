@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.local.launch import launched
+from infra.launch import launched
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Client
-from headrace.local.launch import Launched, launched
+from infra.launch import Launched, launched
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]

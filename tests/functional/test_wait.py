@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import AsyncClient, Client, NewTask, Report
-from headrace.local.launch import launched
+from infra.launch import launched
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ import pytest
 
 from headrace.client.client import Client
 from headrace.client.sending import NewTask
-from headrace.local.launch import Launched, launched
 from headrace.wire.tasks import Task
 from infra import PROJECT_ROOT
+from infra.launch import Launched, launched
 from tests.functional.workers.proxy import proxy_to
 from tests.waiting import until
 

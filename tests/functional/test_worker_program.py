@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from headrace.client.client import Client
-from headrace.local.launch import Launched, launched
 from infra import PROJECT_ROOT
+from infra.launch import Launched, launched
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from headrace.client.client import Client
 from headrace.client.worker.worker import Worker
 from headrace.domain.errors import LeaseLost
 from headrace.domain.task import State
-from headrace.local.launch import Launched, launched
 from infra import PROJECT_ROOT
+from infra.launch import Launched, launched
 from tests.waiting import until
 
 SOON = 20.0

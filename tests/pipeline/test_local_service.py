@@ -12,13 +12,13 @@ from pyspark.sql import functions as f
 
 from headrace.client.client import Client
 from headrace.client.sending import Failure, NewTask, Report
-from headrace.local.launch import launched
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.proof import proof
 from headrace.spark.lake.replay import Replay, looked_at, replayed, selected
 from headrace.spark.lake.rollup import rollup
 from headrace.spark.lake.schemas import TASKS
 from headrace.spark.sources.connect import FILE_NAME, StoreConnection
+from infra.launch import launched
 
 SOON = 30.0  # seconds until a test gives up
 NUMBER = 40

@@ -1,9 +1,7 @@
 """The whole service on one machine: the API and the console on uvicorn, over a file.
 
-`python -m headrace.local` starts it; `headrace.local.launch` starts it as a child, for tests and
-tools.
-
-The errors here say in one line why the service cannot start, and what to do.
+`python -m headrace.local` starts it.  The errors here say in one line why it cannot start, and what
+to do.
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import App, Cancelled, Client, Context, Worker
 from headrace.domain.task import State
-from headrace.local.launch import launched
+from infra.launch import launched
 from tests.unit.worker.worker_harness import BLOCK, SOON, WorkerHarness
 from tests.waiting import until
 

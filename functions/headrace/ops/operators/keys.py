@@ -119,11 +119,10 @@ class KeyOperations(ServicePart):
             if self.admin_key is None:
                 raise Unauthenticated("this service has no admin key yet, and this key is unknown")
             raise Unauthenticated("the key is not known")
-        if found.stored.key.expired(self.now()):
-            raise _expired(found.stored.key)
+        principal = self._principal(found, digest)
         if note_use:
             self._note_use(found)
-        return replace(found.stored.key.principal, digest=digest)
+        return principal
 
     def known(self, key_id: str, digest: str | None = None) -> Principal:
         """Return the principal of key *key_id*, which was presented some time ago.
@@ -138,9 +137,13 @@ class KeyOperations(ServicePart):
             found = self._cached(key_id) if digest is None else self._holder(key_id, digest)
         if found is None:
             raise Unauthenticated("the key was revoked or has expired")
-        if found.stored.key.expired(self.now()):
-            raise _expired(found.stored.key)
-        return replace(found.stored.key.principal, digest=digest)
+        return self._principal(found, digest)
+
+    def _principal(self, found: _Known, digest: str | None) -> Principal:
+        key = found.stored.key
+        if key.expired(self.now()):
+            raise Unauthenticated(f"the key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}")
+        return replace(key.principal, digest=digest)
 
     def check_caller(self) -> None:
         """Raise Unauthenticated if the key of the current caller is valid no longer."""
@@ -389,10 +392,6 @@ class KeyOperations(ServicePart):
         with self._lock:
             self._known.pop(key_id, None)
             self._unknown.pop(key_id, None)
-
-
-def _expired(key: ShownKey) -> Unauthenticated:
-    return Unauthenticated(f"the key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}")
 
 
 def _missing(by: Principal, key_id: str) -> NotFound | Forbidden:

@@ -75,8 +75,7 @@ class QueueOperations(ServicePart):
         settings = checked_settings(self, name, settings, None)
         before = self.service.jobs.find(deletion_of(name))
         if before is not None and not before.rounds:
-            message = f"queue {name} is still being deleted; try again later"
-            raise QueueExists(message)
+            raise QueueExists(f"queue {name} is still being deleted; try again later")
         now = self.now()
         # Processes with cached settings still use the shards and lanes of the deleted queue.
         shards = max(settings.shards, before.shards if before else 0)
@@ -96,8 +95,7 @@ class QueueOperations(ServicePart):
         )
         with self.service.audit.action("create_queue", queue=name):
             if not self.store.put_record(queue_records.to_record(queue), replaces=None):
-                message = f"queue {name} exists"
-                raise QueueExists(message)
+                raise QueueExists(f"queue {name} exists")
             if settings.indexed_fields:
                 self._index(name, settings.indexed_fields)
         return self._remember(queue)
@@ -189,8 +187,7 @@ class QueueOperations(ServicePart):
         def change(queue: Queue) -> Queue:
             seen.append(queue.settings)
             if version is not None and version != queue.version:
-                message = f"queue {name} has version {queue.version}, not {version}"
-                raise VersionMismatch(message)
+                raise VersionMismatch(f"queue {name} has version {queue.version}, not {version}")
             wanted = checked_settings(self, name, settings, queue)
             paused = wanted.dequeuing_settings.dequeuing_paused
             before = queue.pause
@@ -356,8 +353,7 @@ class QueueOperations(ServicePart):
         record = self.store.record(queue_records.KIND, name)
         if record is None:
             self._cache.pop(name, None)
-            message = f"there is no queue {name}"
-            raise NotFound(message)
+            raise NotFound(f"there is no queue {name}")
         return self._remember(queue_records.from_record(record))
 
     def _remember(self, queue: Queue) -> Queue:

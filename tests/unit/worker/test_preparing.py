@@ -84,7 +84,7 @@ def test_drift_is_one_line_for_each_difference_and_the_command_that_mends_it(
     assert warned == [
         "WARNING Drift: queue mail: shards is 1, declared is 2",
         f"WARNING Drift: schedule early of mail: {cron}; payload differs",
-        "WARNING Drift: schedule late of mail is declared no more",
+        "WARNING Drift: schedule late of mail is no longer declared",
         "WARNING To mend that: headrace sync a:app --prune",
     ]
     assert service.client.get_queue("mail").shards == 1

@@ -1,1 +1,1 @@
-"""The worker: takes tasks, runs them within their leases, and reports what came of them."""
+"""The worker: it leases tasks, runs them, and reports their results."""

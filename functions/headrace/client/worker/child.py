@@ -1,4 +1,4 @@
-"""The inside of a child process: it runs one task at a time and says what came of it."""
+"""The inside of a child process, which runs one task at a time and returns its report."""
 
 import asyncio
 import os
@@ -104,7 +104,7 @@ class ChildWorker:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def work(self) -> None:
-        """Run tasks until there are no more to come."""
+        """Run tasks until the worker ends."""
         signal.signal(_SIGNAL, self._interrupted)
         listen = partial(call_on_death, _kill_group, self._listen)
         threading.Thread(target=listen, name="headrace-parent", daemon=True).start()
@@ -218,7 +218,7 @@ class ChildControl:
 
 
 def _kill_group(_error: BaseException) -> None:
-    """End this process and all that it has started: it hears nothing from the worker any more."""
+    """End this process and all that it has started, because the worker is gone."""
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 

@@ -127,7 +127,7 @@ class ChildProcess:
             return
         try:
             os.killpg(pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # it has no group of its own yet
+        except (ProcessLookupError, PermissionError):  # it has no process group yet
             self.process.kill()
 
     def end(self) -> None:
@@ -207,7 +207,7 @@ class Children:
         self._pool.stop(wait=2 * _END_SECONDS)
 
     def _tend(self, pool: ThreadPool) -> None:
-        """Give one child, and those that take its place, one task after the other."""
+        """Give one child process after the other one task after the other."""
         process: ChildProcess | None = None
         while (held := pool.next()) is not None:
             try:
@@ -335,7 +335,7 @@ def _importable(name: str, module: object) -> str:
 def path_of(app: object) -> str:
     """Return ``module:name`` of an app that is a module's own.
 
-    Raises InvalidRequest for one that is none: child processes could not find it.
+    Raises InvalidRequest for another app, because child processes could not find it.
     """
     for module_name, module in list(sys.modules.items()):
         for name, value in list(getattr(module, "__dict__", {}).items()):

@@ -55,7 +55,7 @@ class Prefetch:
 
     @property
     def size(self) -> int:
-        """How many tasks to hold beyond those that run."""
+        """How many tasks to hold in addition to the running ones."""
         if self._fixed is not None:
             return self._fixed
         if self._mean is None:

@@ -47,7 +47,7 @@ class HeldTasks:
         self._prefetch = Prefetch(parts.settings.concurrency, parts.settings.prefetch)
         self._closed = False  # and releases all tasks that have not begun
         self.ended_tasks = 0
-        """How many tasks were held, and are no more."""
+        """How many tasks have ended."""
 
         self.reporter = Reporter(parts)
         self.handlers = Handlers(parts, self)
@@ -102,9 +102,10 @@ class HeldTasks:
             self.finish(held, released(held.task))
 
     def finish(self, held: InflightTask, report: Report | None) -> None:
-        """Let go of a task whose handler has ended, with its report; None: its lease is lost.
+        """Note that a handler has ended, with its report; None: its lease is lost.
 
-        Called where the handler ran.  A report comes too late if the worker has given up on it.
+        The thread of the handler calls this.  A report that comes after the worker has given up on
+        the task is ignored.
         """
         if held.abandoned:
             return
@@ -201,7 +202,7 @@ class HeldTasks:
             self._parts.notify("cancelled", held.task)
 
     def release_all_waiting(self) -> None:
-        """Release the tasks that have not begun, and those that come from now on."""
+        """Release the tasks that have not begun, now and later."""
         self._closed = True
         for held in self.all():
             self._release_waiting(held)

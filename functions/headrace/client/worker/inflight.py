@@ -43,7 +43,7 @@ class RunningHandler:
         """Make it end soon; never waits for that."""
 
     def kill(self) -> None:
-        """End it by force, where that is possible: it was cancelled, and has had its time."""
+        """End it by force some seconds after a cancel, where that is possible."""
 
     def prolonged(self, expires_at: datetime, seconds: float) -> None:
         """Pass on the new end of the lease, in *seconds*, to another process."""
@@ -170,7 +170,7 @@ class InflightTask:
             self.seconds = self._monotonic() - self.started_at
 
     def end(self) -> None:
-        """Let it be over: nothing interrupts it any more.  May be repeated."""
+        """Mark it as over, so that nothing interrupts it.  May be repeated."""
         with self._lock:
             self._stage = _Stage.OVER
             if self._attempt is not None:
@@ -216,7 +216,7 @@ class InflightTask:
                 self._attempt.interrupt(why)
 
     def kill(self) -> None:
-        """End its handler by force where that is possible, once."""
+        """End its handler by force, if it is a child process."""
         self.killed_at = math.inf
         with self._lock:
             if self._stage is _Stage.RUNNING and self._attempt is not None:
@@ -233,10 +233,10 @@ class InflightTask:
             attempt.prolonged(expires_at, self.seconds_left)
 
     def stood_still(self, seconds: float, now: float) -> bool:
-        """Note that the process did nothing for *seconds* until *now*; return whether that matters.
+        """Note that the process did nothing for *seconds* until *now*.
 
-        If the lease ended meanwhile, the worker could not renew it, and perhaps the service has
-        not taken the task back yet.  So the task has a few seconds more, for a late heartbeat.
+        Return whether the lease ended in that time.  Then the worker could not renew it, and the
+        service may not have reclaimed the task yet: it has some seconds for a late heartbeat.
         """
         if self.lease_lost or not now - seconds <= self.lease_ends <= now:
             return False

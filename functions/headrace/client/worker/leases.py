@@ -48,9 +48,9 @@ class LostLease(NamedTuple):
 
 
 def answer_within(inflight: Sequence[InflightTask], now: float) -> float:
-    """Return how many seconds to wait for an answer: half of what is left of the leases.
+    """Return how many seconds to wait for an answer: half of the time until a lease ends.
 
-    So there is time for another heartbeat.
+    The other half is for another heartbeat.
     """
     left = min((held.lease_ends - now for held in inflight), default=ANSWER_SECONDS)
     return max(1.0, left) / 2

@@ -1,4 +1,4 @@
-"""What a worker tells those who count and measure."""
+"""Events of a worker, for metrics."""
 
 from collections.abc import Iterable
 

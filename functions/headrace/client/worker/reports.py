@@ -276,7 +276,7 @@ class Reporter:
         queue = min(due, key=lambda queue: queue.kept[0].since)
         batch = [queue.kept[place] for place in range(min(queue.batch_size, len(queue.kept)))]
         answers, again = self._try(queue, batch)
-        queue.kept.extend(again)  # before the batch is removed, so that none is ever missing
+        queue.kept.extend(again)  # before the batch is removed, so that `len` counts them
         for kept in batch:
             queue.kept.remove(kept)  # the first of two
         if not queue.kept:

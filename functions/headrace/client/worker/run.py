@@ -294,7 +294,7 @@ class Handlers:
             self._threads.start(held)
 
     def stop(self) -> None:
-        """End threads, event loop and children; no handler may run any more."""
+        """End threads, event loop and children, after all handlers."""
         self._threads.stop()
         self._coroutines.stop()
         if self._children is not None:

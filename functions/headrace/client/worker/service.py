@@ -1,6 +1,6 @@
-"""The service as a worker sees it: its calls, its clock, and how long to wait for it.
+"""The calls of a worker to the service, and what all parts of a worker share.
 
-Each call is tried once, because each step of the worker has a backoff of its own.
+Each call is tried once, because each thread of the worker has its own backoff.
 """
 
 import random
@@ -48,10 +48,7 @@ _log = safe_logger("headrace.worker")
 
 
 def seconds_awake() -> float:
-    """Return seconds of a clock that nobody sets, and that goes on while the machine sleeps.
-
-    Where there is none (it is Linux's), the monotonic clock, which stands still meanwhile.
-    """
+    """Return the seconds of a monotonic clock, on Linux of one that includes suspended time."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -198,10 +195,10 @@ class CallBackoff:
 
 
 def prepare(client: Client, app: App, settings: WorkerSettings) -> None:
-    """Sync *app*, or make what it misses and log a warning for each difference.
+    """Sync *app*, or create missing queues and schedules and log a warning for each difference.
 
-    What is there is changed only where it is to sync, because a worker of an older version may
-    start at any time.  A worker needs none of that to take tasks.
+    Without ``sync`` nothing that exists is changed, because a worker of an older version may start
+    at any time.
 
     Raises TypeError for an app that declares what cannot be, and headrace.domain.errors: when the
     service is away, when it refuses what it is to sync, and for a schedule that makes no sense.
@@ -246,7 +243,7 @@ def _warn(plan: SyncPlan, steps: Iterable[SyncStep], path: str | None) -> None:
         for step in steps
     ]
     for queue, name in plan.undeclared:
-        lines.append(f"schedule {name} of {queue} is declared no more")
+        lines.append(f"schedule {name} of {queue} is no longer declared")
     for line in lines:
         _log.warning("Drift: %s", line)
     if lines:

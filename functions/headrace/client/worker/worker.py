@@ -38,7 +38,7 @@ from headrace.domain.errors import HeadraceError, Unavailable
 from headrace.safe_logging import safe_logger
 
 _UNREPORTED: Final = 250
-"""Reports that may wait for the service before no more tasks are fetched."""
+"""With this many unsent reports, the worker fetches no tasks."""
 
 _TICK_SECONDS: Final = 0.1
 """How late a time limit or a report may be."""
@@ -156,14 +156,14 @@ class Worker:
             raise self._failure
 
     def stop(self) -> None:
-        """Take nothing more, let handlers end, release the rest; a second time: at once.
+        """Stop fetching, let handlers end, and release the rest; immediately if called again.
 
         May be called from any thread, and from a signal handler.
         """
         self._commands.put("stop")
 
     def quiet(self) -> None:
-        """Take nothing more, and go on with what is held."""
+        """Stop fetching, and go on with the tasks that are held."""
         self._commands.put("quiet")
 
     # --------------------------------------------------------------------------------- 1. fetch
@@ -284,12 +284,12 @@ class Worker:
         while (command := self._next_command()) in {None, "quiet"}:
             if command == "quiet":
                 self._quiet = True
-                _log.info("Asked to be quiet: taking no more tasks")
+                _log.info("Asked to be quiet: no more tasks are taken")
             if self._is_used_up() and self._held.is_idle:
                 return
 
     def _is_used_up(self) -> bool:
-        """Return whether ``max_tasks`` or ``max_memory`` is reached; take no more tasks then."""
+        """Stop fetching if ``max_tasks`` or ``max_memory`` is reached; return whether it is."""
         most_tasks, most_memory = self.settings.max_tasks, self.settings.max_memory
         if self.recycled or (most_tasks is None and most_memory is None):
             return self.recycled
@@ -304,7 +304,7 @@ class Worker:
         return self.recycled
 
     def _shut_down(self) -> None:
-        """Give back what waits, let handlers end until the deadline, and send the last reports."""
+        """Release waiting tasks, let handlers end until the deadline, and send the last reports."""
         monotonic = self._clock.monotonic
         ends_at = monotonic() + self.settings.shutdown_timeout
         running = sum(held.running for held in self._held.all())
@@ -317,7 +317,7 @@ class Worker:
         reports_seconds = _LAST_REPORTS_SECONDS
         if not self._wait_until(lambda: not self._held and self._fetching.join(0), ends_at):
             ends_at = 0.0
-            if not gives_back:  # else the reports of what is given back have their time
+            if not gives_back:  # else the reports of the released tasks have their time
                 reports_seconds = 0.0
         self._held.interrupt_all()
         self._reporter.hurry()
@@ -340,7 +340,7 @@ class Worker:
         """Wait for *done*, or *until* (monotonic); False: stopped a second time."""
         while not done() and (left := until - self._clock.monotonic()) > 0:
             if self._next_command(min(left, _TICK_SECONDS / 2)) == "stop":
-                _log.warning("Told to stop at once")
+                _log.warning("Asked to stop immediately")
                 return False
         return True
 
@@ -358,7 +358,7 @@ def _shutdown_wait(running: int, unreported: int, seconds: float) -> str:
 
 
 def memory_megabytes() -> float:
-    """Return how much memory this process takes; where that is unknown, the most it ever took."""
+    """Return the memory of this process, on other systems than Linux its maximum so far."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

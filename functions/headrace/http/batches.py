@@ -11,13 +11,13 @@ from headrace.domain.access import Permission
 from headrace.domain.batch import RESULTS, BatchEvent, Callback, TaskBatch
 from headrace.domain.limits import RELAY_PAYLOAD
 from headrace.http.fields import (
+    PLAIN,
     BatchId,
-    BatchLife,
-    BatchTotal,
     Examples,
     RequestBody,
     contradiction,
     example,
+    within,
     wrong,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
@@ -75,6 +75,9 @@ class CallbackEntry(QueuedEntry):
         return Callback(queue, new, relay=self.relay)
 
 
+_Total: TypeAlias = Annotated[int, within(limits.BATCH_MEMBERS)]
+
+
 class CallbacksBody(RequestBody):
     """The tasks that a batch enqueues, each at most once."""
 
@@ -98,14 +101,16 @@ class CreateBatchBody(RequestBody):
     id: BatchId | None = Field(
         default=None, description="An id of your own makes the call safe to repeat."
     )
-    total: BatchTotal | None = Field(
+    total: _Total | None = Field(
         default=None, description="How many members will be enqueued; null: close it later."
     )
     on: CallbacksBody = Field(default_factory=CallbacksBody)
-    expires_in_seconds: BatchLife | None = Field(
-        default=None,
-        description="After that it is forgotten and calls nothing back; "
-        f"{limits.BATCH_EXPIRES_DEFAULT} when left out.",
+    expires_in_seconds: Annotated[float, within(limits.BATCH_EXPIRES_SECONDS), PLAIN] | None = (
+        Field(
+            default=None,
+            description="After that it is forgotten and calls nothing back; "
+            f"{limits.BATCH_EXPIRES_DEFAULT} when left out.",
+        )
     )
 
     @field_validator("on", mode="before")
@@ -117,7 +122,7 @@ class CreateBatchBody(RequestBody):
 class CloseBatchBody(RequestBody):
     """The number of members of a batch."""
 
-    total: BatchTotal
+    total: _Total
 
 
 CREATE_BATCH: Final[Examples] = {

@@ -10,16 +10,15 @@ from headrace.domain.access import Permission
 from headrace.http import repeats
 from headrace.http.enqueue import once_each
 from headrace.http.fields import (
-    BatchSize,
+    PLAIN,
     Examples,
-    GroupId,
     Keepalive,
     Name,
     RequestBody,
-    Wait,
-    WorkerName,
+    TextWithin,
     contradiction,
     example,
+    within,
 )
 from headrace.http.parameters import QueueInPath
 from headrace.http.request import Reply, this_request
@@ -39,13 +38,17 @@ routes: Final = Routes("Tasks")
 class DequeueBody(RequestBody):
     """How many tasks to lease, and for whom."""
 
-    batch_size: BatchSize = 1
-    wait_seconds: Wait = 0
-    worker: WorkerName | None = Field(default=None, description="Who is asking, for people.")
+    batch_size: Annotated[int, within((1, limits.BATCH))] = 1
+    wait_seconds: Annotated[
+        float, within((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
+    ] = 0
+    worker: Annotated[str, TextWithin(limits.WORKER_BYTES)] | None = Field(
+        default=None, description="Who is asking, for people."
+    )
     keepalive_timeout_in_seconds: Keepalive | None = Field(
         default=None, description="How long these leases last; else as task or queue say."
     )
-    lease_id: GroupId | None = Field(
+    lease_id: Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")] | None = Field(
         default=None,
         description="A lease from `POST /v1/leases` to put the tasks under; they are leased until "
         "it ends.",

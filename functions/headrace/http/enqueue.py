@@ -15,22 +15,22 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.domain.task_fields import TASK_FIELDS, SetBy
 from headrace.http.fields import (
+    PLAIN,
     BatchId,
-    DedupeKey,
     Delay,
     Examples,
-    HeldUntil,
     Instant,
     Keepalive,
     Level,
     RequestBody,
     Tags,
     TaskId,
-    UniqueFor,
+    TextWithin,
     contradiction,
     example,
     refusal,
     with_texts_of,
+    within,
     wrong,
 )
 from headrace.http.parameters import QueueInPath
@@ -79,16 +79,21 @@ _GIVEN: Final = tuple(
 )
 
 
+_DedupeKey: TypeAlias = Annotated[
+    str, TextWithin(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0])
+]
+
+
 class TaskOptionsBody(RequestBody):
     """What producers and schedules may say of a task."""
 
     tags: Tags | None = None
-    dedupe_key: DedupeKey | None = Field(
+    dedupe_key: _DedupeKey | None = Field(
         default=None,
         description="While a task of the queue waits or is worked on under this key, no other "
         f"one is made (a schedule retries for a minute). Up to {limits.DEDUPE_KEY_BYTES[1]} bytes.",
     )
-    dedupe_until: HeldUntil = Field(
+    dedupe_until: Annotated[DedupeUntil, Field(strict=False)] = Field(
         default=DedupeUntil.END,
         description="How long the dedupe_key keeps others out: until the task has ended (`end`), "
         "or until its first delivery (`start`). `start` needs a dedupe_key.",
@@ -128,7 +133,7 @@ class NewTaskBody(TaskOptionsBody):
     scheduled_at: Instant | None = Field(default=None, description="Not delivered before.")
     delay_in_seconds: Delay | None = Field(default=None, description="Instead of scheduled_at.")
     expires_at: Instant | None = Field(default=None, description="Not delivered after.")
-    unique_for_seconds: UniqueFor | None = Field(
+    unique_for_seconds: Annotated[float, within(limits.UNIQUE_SECONDS), PLAIN] | None = Field(
         default=None,
         description="With a dedupe_key: at most one task is made in each window of this length, "
         "even after that task has ended. The service chooses the id, so give none.",

@@ -28,7 +28,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
 from headrace.domain import limits
 from headrace.domain.settings import Kind, Setting, own_settings
-from headrace.domain.task import DedupeUntil, Priority
+from headrace.domain.task import Priority
 from headrace.domain.task_fields import SetBy, TaskField, texts
 from headrace.wire.base import JsonValue
 
@@ -39,7 +39,6 @@ _INSTANT: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 _YEARS: Final = (1970, 9998)  # room for a year's expiry behind the latest
-_LEASE_LENGTH: Final = 512  # far more than any id of a lease has
 CURSOR_LENGTH: Final = 8192  # of the longest we write: one position for each of 64 shards
 
 
@@ -159,19 +158,11 @@ def _tags(value: object) -> object:
     return value
 
 
-WorkerName: TypeAlias = Annotated[str, TextWithin(limits.WORKER_BYTES)]
-LeaseId: TypeAlias = Annotated[str, Field(max_length=_LEASE_LENGTH)]
-GroupId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.GROUP_ID}$")]
 TagValue: TypeAlias = Annotated[str, TextWithin(limits.TAG_VALUE_BYTES)]
-DedupeKey: TypeAlias = Annotated[
-    str,
-    TextWithin(limits.DEDUPE_KEY_BYTES[1], limits.DEDUPE_KEY_BYTES[0]),
-]
 GroupKey: TypeAlias = Annotated[
     str,
     TextWithin(limits.GROUP_KEY_BYTES[1], limits.GROUP_KEY_BYTES[0]),
 ]
-FreeText: TypeAlias = Annotated[str, AfterValidator(TextWithin(limits.BODY_BYTES))]  # as any body
 Name: TypeAlias = Annotated[str, Field(pattern=f"^{limits.NAME}$")]
 TaskId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
 BatchId: TypeAlias = Annotated[str, Field(pattern=f"^{limits.TASK_ID}$")]
@@ -216,24 +207,10 @@ def within(bounds: tuple[float, float], description: str | None = None) -> Field
     return made
 
 
-def _count(bounds: tuple[int, int], description: str | None = None) -> FieldInfo:
-    made: FieldInfo = Field(ge=bounds[0], le=bounds[1], description=description)
-    return made
-
-
 PLAIN: Final = AfterValidator(_plain)
 
 Keepalive: TypeAlias = Annotated[float, within(limits.KEEPALIVE_SECONDS), PLAIN]
-Expiry: TypeAlias = Annotated[
-    float,
-    within((0, limits.EXPIRES_SECONDS[1]), "0: never."),
-    PLAIN,
-    AfterValidator(zero_or(limits.EXPIRES_SECONDS[0], "never")),
-]
 Delay: TypeAlias = Annotated[float, within(limits.DELAY_SECONDS), PLAIN]
-Wait: TypeAlias = Annotated[
-    float, within((0, limits.WAIT_SECONDS), "How long to wait for the first task."), PLAIN
-]
 UndoFor: TypeAlias = Annotated[
     float,
     within(
@@ -242,29 +219,13 @@ UndoFor: TypeAlias = Annotated[
     ),
     PLAIN,
 ]
-RetryDelay: TypeAlias = Annotated[float, within(limits.RETRY_DELAY_SECONDS), PLAIN]
-PauseLength: TypeAlias = Annotated[
-    float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN
-]
 Reason: TypeAlias = Annotated[
     str,
     TextWithin(limits.REASON_BYTES),
     WithJsonSchema({"type": "string", "maxLength": limits.REASON_BYTES}),
     Field(description="Why, in your words, for others to read."),
 ]
-Overlap: TypeAlias = Annotated[float, within(limits.OVERLAP_SECONDS), PLAIN]
-MaxRetries: TypeAlias = Annotated[int, _count(limits.MAX_RETRIES)]
-Weight: TypeAlias = Annotated[float, within(limits.WEIGHT), PLAIN]
 Level: TypeAlias = Annotated[Priority, Field(strict=False)]
-HeldUntil: TypeAlias = Annotated[DedupeUntil, Field(strict=False)]
-UniqueFor: TypeAlias = Annotated[float, within(limits.UNIQUE_SECONDS), PLAIN]
-GroupInflight: TypeAlias = Annotated[
-    int, _count(limits.GROUP_INFLIGHT, "Of each group; 0: no limit.")
-]
-BatchTotal: TypeAlias = Annotated[int, _count(limits.BATCH_MEMBERS)]
-BatchLife: TypeAlias = Annotated[float, within(limits.BATCH_EXPIRES_SECONDS), PLAIN]
-Version: TypeAlias = Annotated[int, _count((1, 2**53))]
-BatchSize: TypeAlias = Annotated[int, _count((1, limits.BATCH))]
 
 
 # -------------------------------------------------------------------------------------- instants

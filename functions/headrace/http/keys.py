@@ -8,13 +8,14 @@ from pydantic import AfterValidator, Field
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role, key_name_fault
 from headrace.http.fields import (
+    PLAIN,
     Examples,
     Instant,
-    Overlap,
     RequestBody,
     TextWithin,
     example,
     faultless,
+    within,
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.request import principal
@@ -57,7 +58,7 @@ class CreateKeyBody(RequestBody):
 class RotateKeyBody(RequestBody):
     """How long the previous secret of a key still works."""
 
-    overlap_seconds: Overlap = Field(
+    overlap_seconds: Annotated[float, within(limits.OVERLAP_SECONDS), PLAIN] = Field(
         default=0, description="How long the previous secret still works."
     )
 

@@ -23,25 +23,23 @@ from headrace.domain.task_groups import GroupMode, OnDead
 from headrace.domain.values import convert
 from headrace.http.fields import (
     CURSOR_LENGTH,
+    PLAIN,
     Examples,
-    GroupInflight,
     GroupKey,
     Ignored,
-    MaxRetries,
     Name,
-    PauseLength,
     Reason,
     RequestBody,
-    RetryDelay,
     UndoFor,
-    Version,
-    Weight,
     contradiction,
     example,
     refusal,
     with_settings_of,
+    within,
     wrong,
 )
+
+_RetryDelay: TypeAlias = Annotated[float, within(limits.RETRY_DELAY_SECONDS), PLAIN]
 
 
 @with_settings_of(RetryStrategy)
@@ -49,8 +47,8 @@ class RetryStrategyBody(RequestBody):
     """How often and when a failed task is retried."""
 
     kind: Annotated[Backoff, Field(strict=False)] = DEFAULT_RETRY.kind
-    max_retries: MaxRetries = DEFAULT_RETRY.max_retries
-    intervals: Annotated[list[RetryDelay], Field(max_length=limits.INTERVALS[1])] = Field(
+    max_retries: Annotated[int, within(limits.MAX_RETRIES)] = DEFAULT_RETRY.max_retries
+    intervals: Annotated[list[_RetryDelay], Field(max_length=limits.INTERVALS[1])] = Field(
         default=[]
     )
 
@@ -99,11 +97,12 @@ class PriorityBody(RequestBody):
 class GroupsBody(RequestBody):
     """Lets tasks have groups, which take turns, with their weights and limits."""
 
-    max_inflight_per_group: GroupInflight = (
-        0  # first, so that its error comes before that of the mode
-    )
+    # First, so that its error comes before that of the mode.
+    max_inflight_per_group: Annotated[
+        int, within(limits.GROUP_INFLIGHT, "Of each group; 0: no limit.")
+    ] = 0
     mode: Annotated[GroupMode, Field(strict=False)]
-    weights: dict[GroupKey, Weight] = Field(
+    weights: dict[GroupKey, Annotated[float, within(limits.WEIGHT), PLAIN]] = Field(
         default={},
         max_length=limits.WEIGHTS,
         description="By group key, from the next enqueue on. The default of a group is 1.",
@@ -265,7 +264,7 @@ class ReplaceQueueBody(SettingsBody):
     """New settings for a queue, in the form of the answer to GET."""
 
     name: Name | None = Field(default=None, description="If given, the same as in the path.")
-    version: Version | None = Field(
+    version: Annotated[int, within((1, 2**53))] | None = Field(
         default=None,
         description="If given, the settings are replaced only if this is the current version.",
     )
@@ -286,7 +285,9 @@ class ReplaceQueueBody(SettingsBody):
 class PauseBody(RequestBody):
     """The length and the reason of a pause."""
 
-    resume_in_seconds: PauseLength | None = None
+    resume_in_seconds: (
+        Annotated[float, Field(gt=0, le=limits.PAUSE_SECONDS[1], allow_inf_nan=False), PLAIN] | None
+    ) = None
     reason: Reason | None = None
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 
 import msgspec
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -16,13 +16,12 @@ from headrace.http.enqueue import NewTaskBody
 from headrace.http.fields import (
     Delay,
     Examples,
-    FreeText,
     Keepalive,
-    LeaseId,
     Name,
     RequestBody,
     Tags,
     TaskId,
+    TextWithin,
     contradiction,
     example,
     refusal,
@@ -46,15 +45,17 @@ routes: Final = Routes("Tasks")
 
 
 _NULL_TEXT: Final = "null"
+_LEASE_LENGTH: Final = 512  # of a secret, an attempt and a worker's name in base64
+_FreeText: TypeAlias = Annotated[str, AfterValidator(TextWithin(limits.BODY_BYTES))]  # as any body
 _NO_ERROR: Final = WorkerError()
 
 
 class ErrorBody(RequestBody):
     """The error of an attempt; up to 4 KiB of it are stored, and the longest text is cut."""
 
-    type: FreeText | None = None
-    message: FreeText | None = None
-    detail: FreeText | None = None
+    type: _FreeText | None = None
+    message: _FreeText | None = None
+    detail: _FreeText | None = None
 
     def error(self) -> WorkerError:
         """Return the error, cut to the size that is stored."""
@@ -154,7 +155,7 @@ class ReportEntry(RequestBody):
     """A report on a leased task."""
 
     task_id: TaskId
-    lease_id: LeaseId = Field(description="As the dequeue gave it.")
+    lease_id: str = Field(max_length=_LEASE_LENGTH, description="As the dequeue gave it.")
     status: Annotated[ReportStatus, Field(strict=False)]
     result: Result | None = Field(default=None, description="With SUCCEEDED.")
     progress: Progress | None = Field(default=None, description="With INFLIGHT.")

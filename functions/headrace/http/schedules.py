@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -15,12 +15,13 @@ from headrace.http.enqueue import TaskOptionsBody, enqueued_answer
 from headrace.http.fields import (
     PLAIN,
     Examples,
-    Expiry,
     Ignored,
     Name,
     contradiction,
     example,
     with_texts_of,
+    within,
+    zero_or,
 )
 from headrace.http.parameters import Cursor, Limit, QueueInPath
 from headrace.http.queue_bodies import EmptyBody
@@ -47,6 +48,12 @@ EverySeconds: TypeAlias = Annotated[
     float, Field(ge=limits.EVERY_SECONDS[0], le=limits.EVERY_SECONDS[1], allow_inf_nan=False), PLAIN
 ]
 
+_Expiry: TypeAlias = Annotated[
+    float,
+    within((0, limits.EXPIRES_SECONDS[1]), "0: never."),
+    PLAIN,
+    AfterValidator(zero_or(limits.EXPIRES_SECONDS[0], "never")),
+]
 MissedTicks: TypeAlias = Annotated[Missed, Field(strict=False)]
 WhenExpired: TypeAlias = Annotated[OnExpiry, Field(strict=False)]
 
@@ -69,7 +76,7 @@ class ScheduleBody(TaskOptionsBody):
         default=_DEFAULT.timezone, description="The IANA time zone of cron."
     )
     payload: Payload | None = Field(default=None, description="Left out, it is `{}`.")
-    expires_in_seconds: Expiry | None = Field(
+    expires_in_seconds: _Expiry | None = Field(
         default=None,
         description="For each task, from its due time; null: the setting of the queue.",
     )

@@ -23,20 +23,17 @@ def square(number: int) -> int:
 
 @app.task(queue="reports")
 def report(ctx: Context, title: str) -> str:
-    assert ctx.batch is not None
     told.append((ctx.batch.total, ctx.batch.dead, ctx.batch.results()))
     return title
 
 
 @app.task(queue="reports")
 def count(ctx: Context) -> None:
-    assert ctx.batch is not None
     told.append((ctx.batch.total, ctx.batch.dead, []))
 
 
 @app.task(queue="reports")
 async def areport(ctx: Context) -> None:
-    assert ctx.batch is not None
     told.append((ctx.batch.total, ctx.batch.dead, await ctx.batch.aresults()))
 
 

@@ -20,7 +20,6 @@ def number(value: int) -> int:
 
 @app.task(queue="sums")
 def total(ctx: Context) -> int:
-    assert ctx.batch is not None
     return sum(ctx.batch.results())
 
 

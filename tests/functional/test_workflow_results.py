@@ -47,7 +47,6 @@ def number(value: int) -> int:
 
 @app.task
 async def total(ctx: Context) -> Sum:
-    assert ctx.batch is not None
     found = [one if isinstance(one, int) else one["value"] for one in await ctx.batch.aresults()]
     return Sum(len(found), sum(found))
 
@@ -62,7 +61,6 @@ def service() -> Iterator[MemoryService]:
 def test_a_chord_gets_the_results_of_all_members_in_their_order(service: MemoryService) -> None:
     @app.task
     def values(ctx: Context) -> list[int]:
-        assert ctx.batch is not None
         return [one for one in ctx.batch.results() if isinstance(one, int)]
 
     run = chord(group(*(number.s(value) for value in range(150))), values.s()).start(app.client)
@@ -142,7 +140,6 @@ def test_over_a_file_it_comes_by_itself(tmp_path: Path) -> None:
 
         @filed.task(queue="numbers")
         def more(ctx: Context) -> Sum:
-            assert ctx.batch is not None
             return Sum(1, sum(ctx.batch.results()) + 1)
 
         filed.ensure_queues()

@@ -24,7 +24,6 @@ def number(value: int) -> int:
 
 @app.task
 def total(ctx: Context, name: str = "total") -> int:
-    assert ctx.batch is not None
     found = sum(ctx.batch.results())
     ran.append(f"{name} {found}")
     return found

@@ -7,7 +7,7 @@ the caller.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, Unpack
 
@@ -250,17 +250,20 @@ def enqueue_many(
     return checked(results, raising=raising)
 
 
-def chunks_of(
-    new: Iterable[NewTask], codec: Codec, first: int = 0
-) -> Generator[list[bytes], None, None]:
-    """Write *new* tasks in chunks that one call takes: 25 entries, 4 MiB.
+def chunks_of(new: Iterable[NewTask], codec: Codec, first: int = 0) -> Iterator[list[bytes]]:
+    """Write *new* tasks in chunks that one call takes.
 
     Raises InvalidRequest or PayloadTooLarge naming the entry; *first* is the number of the first.
     """
+    numbered = enumerate(new, first)
+    return cut(task_entry(task, codec, path=f"tasks[{place}]") for place, task in numbered)
+
+
+def cut(entries: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Cut *entries* into chunks that one call takes: 25 entries, 4 MiB."""
     chunk: list[bytes] = []
     size = 0
-    for place, task in enumerate(new, first):
-        entry = task_entry(task, codec, path=f"tasks[{place}]")
+    for entry in entries:
         if chunk and (len(chunk) == limits.BATCH or size + len(entry) >= _BATCH_BYTES):
             yield chunk
             chunk, size = [], 0

@@ -10,9 +10,10 @@ import msgspec
 from headrace.client.app import checks
 from headrace.client.app.posting import PreparedTask
 from headrace.client.calls import ApiCall, RawAnswer, reads
-from headrace.client.calls.batches import create_batch
+from headrace.client.calls.batches import create_batch, member_id
 from headrace.client.calls.tasks import enqueue_entries
 from headrace.client.codec import Codec
+from headrace.client.operations import cut
 from headrace.client.sending import NewTask, SpawnedTask, check_call, in_batch, task_entry
 from headrace.client.workflows import CallGroup, Workflow, chain, new_workflow_id
 from headrace.domain import limits
@@ -22,7 +23,6 @@ from headrace.wire.tasks import Enqueued, EnqueueResults
 
 _CALLS: Final = '{"calls":'
 _TASKS: Final = "/tasks"
-_CALL_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 
 
 def new_row(queue: str, task: NewTask, codec: Codec, *, now: datetime) -> NewRow:
@@ -90,32 +90,18 @@ def batch_row(
     name, total = id or new_batch_id(now), 0
     for place, call in enumerate(calls):
         check_call(call, f"calls[{place}]")
-        task = in_batch(replace(_dated(call, now), id=call.id or new_task_id(now)), name)
+        task = replace(_dated(call, now), id=call.id or member_id(name, place))
+        task = in_batch(task, name)
         entry = task_entry(task, codec, path=f"calls[{place}]")
         members.setdefault(call.queue, []).append(entry)
         total += 1
     if not total:
         raise checks.wrong("calls", "must be one at least")
     enqueues = (
-        enqueue_entries(queue, some)
-        for queue, entries in members.items()
-        for some in _parted(entries)
+        enqueue_entries(queue, some) for queue, entries in members.items() for some in cut(entries)
     )
     create = create_batch(id=name, total=total, **callbacks)
     return _calls_row(name, [create, *enqueues], codec, now)
-
-
-def _parted(entries: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Cut *entries* into calls of 25 entries and 4 MiB at most."""
-    batch: list[bytes] = []
-    size = 0
-    for entry in entries:
-        if batch and (len(batch) == limits.BATCH or size + len(entry) >= _CALL_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += len(entry) + 1
-    yield batch
 
 
 def _calls_row(id: str, calls: Iterable[ApiCall[Any]], codec: Codec, now: datetime) -> NewRow:

@@ -257,11 +257,11 @@ class Context:
         return self.task.tags
 
     @property
-    def batch(self) -> "EndedBatch | None":
-        """The batch whose callback this task is; None for a task that is none."""
+    def batch(self) -> EndedBatch:
+        """The batch that made this task.  Raises RuntimeError for a task that no batch made."""
         end = self.task.batch
         if end is None:
-            return None
+            raise RuntimeError(f"task {self.id} is no callback of a batch and no later step")
         workflow = self.task.tags.get(WORKFLOW_TAG, "")
         return EndedBatch(end, self._clients, self._codec, workflow=workflow)
 

@@ -73,26 +73,12 @@ def requests_of(template: Template) -> dict[str, TableRequest]:
 
 
 def _requests(properties: dict[str, Any]) -> TableRequest:
-    create: dict[str, Any] = {
-        name: new_index(properties[name]) for name in _TABLE if name in properties
-    }
+    create: dict[str, Any] = {name: properties[name] for name in _TABLE if name in properties}
     if stream := properties.get("StreamSpecification"):
         view = stream["StreamViewType"]
         create["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": view}
     ttl = properties.get("TimeToLiveSpecification")
     return {"create": create, "ttl": ttl} if ttl else {"create": create}
-
-
-def new_index(value: object) -> object:
-    """Return a part of the template for new tables, whose index is complete."""
-    if isinstance(value, list):
-        return [new_index(one) for one in value]
-    if not isinstance(value, dict):
-        return value
-    match value.get("Fn::If"):
-        case ["OldIndex", _, new]:
-            return new
-    return {name: new_index(one) for name, one in value.items()}
 
 
 class _TemplateLoader(yaml.SafeLoader):

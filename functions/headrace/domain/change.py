@@ -163,8 +163,8 @@ class Change:
 class Entry(NamedTuple):
     """What the index knows of a task.  It may be stale: it proposes, a condition decides.
 
-    ``due_at`` is None where the table's index was made without it.  ``group_key`` is the task's
-    only if it ``knows_group``.
+    ``due_at`` is None if it is ``scheduled_at``.  ``group_key`` is the task's only if it
+    ``knows_group``: a file reads it only in the lanes of queues with groups.
     """
 
     task_id: str
@@ -195,9 +195,7 @@ class Entry(NamedTuple):
     @property
     def own_time(self) -> datetime:
         """The state's own time: of a task that waits when it is due, whatever its turn."""
-        if self.place.lane == TURN_LANE and self.due_at is not None:
-            return self.due_at
-        return self.scheduled_at
+        return (self.due_at if self.place.lane == TURN_LANE else None) or self.scheduled_at
 
     def hidden(self, now: datetime) -> bool:
         """Return whether the task is past its retention."""

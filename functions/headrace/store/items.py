@@ -281,7 +281,7 @@ def entry_from_item(item: Mapping[str, Value]) -> Entry:
         SECONDS.decode(ttl) if ttl else None,
         MICROS.decode(due) if due else None,
         group["S"] if group else None,
-        due is not None,  # the index has had both attributes from the same version on
+        knows_group=True,
     )
 
 

@@ -25,7 +25,6 @@ from headrace.ops.shared.lanes import (
     delivery_turn,
     rank_of,
     turn_of,
-    with_due_times,
 )
 from headrace.ops.shared.lease_watch import KnownLease
 
@@ -310,7 +309,6 @@ class QueueDequeue:
         """Return the entries that get a slot of the queue; all, if it does not limit them."""
         if not self.queue.settings.dequeuing_settings.max_inflight_tasks:
             return [(entry, None) for entry in picked]
-        picked = with_due_times(self.deliveries.store, picked)
         reserved = self.deliveries.service.slots.take(self.queue, picked)
         self.deliveries.claims.drop([entry for entry in picked if entry not in reserved])
         return list(reserved.items())

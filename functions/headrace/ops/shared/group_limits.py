@@ -20,7 +20,6 @@ from headrace.domain.queue import Queue
 from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_taking
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import LINE_KEPT, line_name
-from headrace.ops.shared.lanes import with_due_times
 from headrace.ops.shared.lines import group_lines
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.slots import remember
@@ -87,9 +86,9 @@ class GroupLimits(ServicePart):
         if queue.strict:
             from headrace.ops.shared.strict_order import StrictOrder  # noqa: PLC0415  few have it
 
-            known = with_due_times(self.store, with_groups(self.store, entries))
+            known = with_groups(self.store, entries)
             return StrictOrder(self, queue, looked).take(known)
-        wanted = named_by_group(with_due_times(self.store, with_groups(self.store, entries)))
+        wanted = named_by_group(with_groups(self.store, entries))
         granted: dict[str, Entry] = {}
         for _ in range(_TRIES):
             if not wanted:

@@ -10,7 +10,7 @@ has due tasks, and an empty lane leaves its share to the others.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -50,15 +50,6 @@ def delivery_rank(queue: Queue, task: Task) -> TurnKey:
     if queue.settings.groups is None:
         return delivery_turn(queue, task)
     return (task.due_at, task.turn or task.due_at, task.id)
-
-
-def with_due_times(store: Store, entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Return *entries* with the due times that an older index does not show."""
-    if all(entry.due_at is not None or entry.place.lane != TURN_LANE for entry in entries):
-        return entries
-    tasks = store.read([entry.task_id for entry in entries], payload=False)
-    due = {task.id: task.due_at for task in tasks.values()}
-    return [entry._replace(due_at=due.get(entry.task_id)) for entry in entries]
 
 
 def oldest_ready(entries: Iterable[Entry], now: datetime) -> float | None:
@@ -170,12 +161,11 @@ class ShardReader:
         lane.after, lane.exhausted = found.last, found.last is None
         now = self.now()
         for entry in found.entries:
-            turns = lane.place.lane == TURN_LANE  # where the index is in another order
-            due_at = (entry.due_at if turns else None) or entry.scheduled_at
+            due_at = entry.own_time
             if due_at <= now:
                 lane.unread.append(entry)
                 continue
             self.next_due = min(self.next_due or due_at, due_at)
-            if lane.place.lane != TURN_LANE:
+            if lane.place.lane != TURN_LANE:  # there the index is in another order
                 lane.exhausted = True
                 return

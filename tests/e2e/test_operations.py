@@ -163,7 +163,7 @@ def test_an_operators_actions(api: Client) -> None:
 
 
 def test_actions_that_the_service_carries_out(api: Client) -> None:
-    action = api.begin_action("run", [OTHER], {"worker": "missing"})
+    action = api.begin_action("run", [OTHER], worker="missing")
     for change in (api.pause_action, api.resume_action, api.cancel_action):
         with suppress(Finished):  # it finds no task, and may have ended
             change(action.id)
@@ -181,7 +181,7 @@ def test_lists_and_counts_of_large_payloads(api: Client) -> None:
 
     assert {task.payload for task in soon(listed, seconds=30, what="5 tasks")} == {LARGE}
     assert api.count_tasks(OTHER, tags={"size": "large"}).count == 5
-    assert api.delete_tasks(OTHER, filter={"tags": {"size": "large"}}).changed == 5
+    assert api.delete_tasks(OTHER, tags={"size": "large"}).changed == 5
     assert api.purge_queue(OTHER, ["DEAD"]).deleted == 2
     with suppress(InvalidRequest):  # where payloads are not kept outside the table
         assert api.upload(OTHER, BytesIO(b"1"))

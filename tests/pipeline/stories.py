@@ -177,7 +177,7 @@ def _round(service: FaultyService, number: int) -> None:
             client.close_lease(group)
     if chance.random() < 0.3:
         actions = (client.delete_tasks, client.restart_tasks, client.run_tasks, client.cancel_tasks)
-        chance.choice(actions)(queue, filter={})
+        chance.choice(actions)(queue, all=True)
     if chance.random() < 0.2:
         client.move_tasks(queue, _onward(queue), state="ENQUEUED")
     service.forward(chance.choice((0, 5, 40, 200)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -283,6 +284,29 @@ def test_spark_knows_the_formats_without_being_told_where_the_package_is(
         rows = untold.read.format(name).options(queue="in", **harness.connection.options())
         assert "payload" in rows.load().columns
     register(untold)  # and may be told all the same
+
+
+def test_a_refusal_shows_its_one_sentence_without_a_traceback(
+    spark: SparkSession, harness: PipelineHarness
+) -> None:
+    register(spark)
+    options = {"queue": "mial", **harness.connection.options()}
+    rows = spark.createDataFrame([("t", "l")], "id string, lease string")
+    stream = spark.readStream.format("headrace").options(**options).load().writeStream
+
+    with pytest.raises(AnalysisException) as read:
+        spark.read.format("headrace").options(**options).load().count()
+    with pytest.raises(AnalysisException) as written:
+        rows.write.format("headrace").mode("append").options(**options).save()
+    streamed = drained(stream.format("noop").trigger(availableNow=True).start)
+
+    for error in (read.value, written.value, streamed):
+        assert "Traceback" not in str(error)
+        first, _, _ = str(error).partition("\n")
+        assert first.endswith(
+            "headrace.NotFound: headrace: option queue: there is no queue mial."
+            " Create it with: headrace queue create mial"
+        )
 
 
 @pytest.mark.versions

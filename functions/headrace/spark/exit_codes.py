@@ -15,7 +15,7 @@ DONE, FAILED, USAGE, NOT_FOUND, AWAY, INTERRUPTED = 0, 1, 2, 3, 6, 130
 """The exit codes: those of the command ``headrace``."""
 
 _WORDY: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-_OURS: Final = re.compile(r"^headrace\.(?:domain\.errors\.)?(\w+): (.+)$", re.MULTILINE)
+_OURS: Final = re.compile(r"(?:^|: )headrace\.(?:domain\.errors\.)?(\w+): (.+)$", re.MULTILINE)
 _LAST_BREATH: Final = 1.0  # seconds from the end of a connection until a process is seen to be over
 
 

@@ -7,10 +7,8 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final
 
-from headrace.domain.errors import FieldError, NotFound
 from headrace.domain.limits import NAME_RE, PAYLOAD_BYTES, pattern_fault, utf8_bytes
 from headrace.domain.plan import TaskSpec
-from headrace.ops.shared.queues import QueueOperations
 
 _CUT: Final = 1_000  # characters of a value, where a row is too large for a payload
 
@@ -21,16 +19,6 @@ class BadRows:
 
     fails: bool = False
     queue: str | None = None
-
-    def check(self, queues: QueueOperations, *, of: str) -> None:
-        """Raise NotFound, naming the option of the format *of*, when the queue is missing."""
-        if self.queue is None:
-            return
-        try:
-            queues.get(self.queue)
-        except NotFound as missing:
-            wrong = FieldError("bad_rows", missing.detail or "")
-            raise NotFound(f"{of}: option bad_rows: {missing.detail}", errors=[wrong]) from None
 
 
 FAIL: Final = BadRows(fails=True)

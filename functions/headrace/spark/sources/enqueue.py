@@ -39,9 +39,11 @@ from headrace.spark.sources.newrows import (
 )
 from headrace.spark.sources.options import (
     SourceOption,
+    check_queues,
     flag,
     number,
     parsed,
+    plain_errors,
     queue_name,
     refused,
     word,
@@ -142,10 +144,12 @@ class EnqueueSource(DataSource):
         return ENQUEUE
 
     @override
+    @plain_errors()
     def writer(self, schema: "StructType", overwrite: bool) -> "EnqueueWriter":
         return EnqueueWriter(self._sending(schema, overwrite=overwrite, bad=FAIL))
 
     @override
+    @plain_errors()
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "EnqueueStreamWriter":
         return EnqueueStreamWriter(self._sending(schema, overwrite=overwrite, bad=DROP))
 
@@ -160,7 +164,7 @@ class EnqueueSource(DataSource):
             raise refused(wrong, of=ENQUEUE, columns=columns)
         connection = connect.StoreConnection.of(chosen)
         bad = chosen["bad_rows"] or bad
-        bad.check(connect.opened(connection).queues, of=ENQUEUE)
+        check_queues(connect.opened(connection).queues, [("bad_rows", bad.queue)], of=ENQUEUE)
         return Sending(
             connection,
             identity,
@@ -179,9 +183,11 @@ class EnqueueWriter(DataSourceArrowWriter):
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
+    @plain_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> EnqueueSummary:
         return enqueued(self.sending, rows_in(iterator))
 
+    @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         _ended(messages, self.sending)
 
@@ -196,10 +202,12 @@ class EnqueueStreamWriter(ArrowSink):
     def __init__(self, sending: Sending) -> None:
         self.sending = sending
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> EnqueueSummary:
         return enqueued(self.sending, rows_in(iterator, self.sending.ntz))
 
     @override
+    @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         _ended(messages, self.sending)
 

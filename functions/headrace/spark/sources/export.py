@@ -33,7 +33,14 @@ from headrace.domain.offload import Lake
 from headrace.domain.task import State
 from headrace.spark.sources import EXPORT, decode
 from headrace.spark.sources.columns import BY_NAME, DEFAULT, TaskColumn, columns_of, ddl
-from headrace.spark.sources.options import SourceOption, flag, parsed, refused, word
+from headrace.spark.sources.options import (
+    SourceOption,
+    flag,
+    parsed,
+    plain_errors,
+    refused,
+    word,
+)
 from headrace.store import keys
 from headrace.store.lake import S3Access, lake_at
 
@@ -252,6 +259,7 @@ class ExportSource(DataSource):
     def schema(self) -> str:
         return ddl((*DEFAULT, *OWN))
 
+    @plain_errors()
     def reader(self, schema: "StructType") -> "ExportReader":
         chosen = parsed(OPTIONS, self.options, of=EXPORT)
         path = self.options.get("path")
@@ -288,6 +296,7 @@ class ExportReader(DataSourceReader):
         self.verify = verify
         self.hidden = hidden
 
+    @plain_errors()
     def partitions(self) -> Sequence[InputPartition]:
         export = export_at(self.path, verify=self.verify, access=self.access)
         about = replace(export, files=())  # each part takes its own file along, and no other
@@ -298,7 +307,10 @@ class ExportReader(DataSourceReader):
         part: tuple[Export, ExportFile] | None = getattr(partition, "value", None)
         if part is None:
             return
-        export, file = part
+        with plain_errors():
+            yield from self._rows(*part)
+
+    def _rows(self, export: Export, file: ExportFile) -> Iterator[pa.RecordBatch]:
         for lines in blocks(export, file, verify=self.verify):
             try:
                 rows = exported(

@@ -186,9 +186,13 @@ def _lease(request: LeaseRequest, shard: int, room: int) -> Iterator[pa.RecordBa
             if room < before or not shards.contended(request.queue, shard):
                 return
             time.sleep(_PAUSE)  # another reader of this share or another worker is leasing them
-    except LeaseLost:
+    except LeaseLost as lost:
         if not request.stream:
-            raise
+            message = (
+                f"{QUEUE}: queue {request.queue}, batch {request.group}: its lease has ended."
+                " Run it again; if the work takes longer, with a longer lease_seconds"
+            )
+            raise LeaseLost(message) from lost
     finally:
         limit.back(allowed)
 

@@ -3,15 +3,17 @@
 Spark hands options over as texts.  An error names the option and its limit.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from headrace.domain.errors import FieldError, InvalidRequest
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest, NotFound
 from headrace.domain.limits import LEASE_QUEUES, NAME_RE, number_fault, pattern_fault
 from headrace.domain.retry import Seconds
+from headrace.ops.shared.queues import QueueOperations
 
 _IGNORED: Final = frozenset({"path", "checkpointlocation", "queryname"})  # Spark's own
 _FLAGS: Final = {"true": True, "false": False}
@@ -67,6 +69,40 @@ def refused(
     problems = [f"option {one.field} {one.message}" for one in wrong]
     problems += [f"column {one.field} {one.message}" for one in columns]
     return InvalidRequest(f"{of}: {'; '.join(problems)}", errors=[*wrong, *columns])
+
+
+def check_queues(
+    queues: QueueOperations, named: Iterable[tuple[str, str | None]], *, of: str
+) -> None:
+    """Look up the queues *named* by pairs of option and name.
+
+    Raises NotFound that names the options of the format *of* whose queues are missing.
+    """
+    wrong = []
+    for option, name in named:
+        try:
+            if name is not None:
+                queues.get(name)
+        except NotFound as missing:
+            wrong.append((name, FieldError(option, missing.detail or "")))
+    if wrong:
+        problems = "; ".join(f"option {one.field}: {one.message}" for _, one in wrong)
+        how = f"Create it with: headrace queue create {wrong[0][0]}"
+        raise NotFound(f"{of}: {problems}. {how}", errors=[one for _, one in wrong])
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """Let Spark show an error of ours as its one sentence, without a traceback.
+
+    Spark's worker takes this from its environment, and ends with the error.
+    """
+    try:
+        yield
+    except HeadraceError:
+        if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 def queue_name(text: str) -> str:

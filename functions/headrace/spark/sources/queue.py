@@ -11,8 +11,10 @@ from pyspark.sql import datasource as api
 from pyspark.sql.types import StructType
 from typing_extensions import override
 
+from headrace.domain.errors import HeadraceError
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.leasing import SCHEMA, leased
+from headrace.spark.sources.options import plain_errors
 from headrace.spark.sources.reading import (
     QueuePartition,
     QueueReading,
@@ -21,7 +23,7 @@ from headrace.spark.sources.reading import (
 )
 from headrace.spark.sources.settle_target import settle_target
 from headrace.spark.sources.settling import QueueStreamWriter, QueueWriter
-from headrace.spark.sources.stream import QueueStream
+from headrace.spark.sources.stream import QueueStream, RefusedStream
 
 
 class QueueSource(api.DataSource):
@@ -37,6 +39,7 @@ class QueueSource(api.DataSource):
         return SCHEMA
 
     @override
+    @plain_errors()
     def reader(self, schema: StructType) -> "QueueReader":
         """The reader of a batch.  Raises InvalidRequest for wrong options, and another schema."""
         reading = QueueReading.of(self.options)
@@ -44,17 +47,20 @@ class QueueSource(api.DataSource):
         return QueueReader(reading)
 
     @override
-    def streamReader(self, schema: StructType) -> "QueueStream":
-        """The reader of a stream.
+    def streamReader(self, schema: StructType) -> api.DataSourceStreamReader:
+        """The reader of a stream; what is wrong with the options or the schema it raises itself.
 
-        Raises InvalidRequest for wrong options, and another schema, and NotFound for a queue of
-        ``on_commit`` that is missing.
+        Of an error that is raised here Spark shows another one, of its own.
         """
-        reading = QueueReading.of(self.options, stream=True)
-        reading.check(columns_of(schema))
+        try:
+            reading = QueueReading.of(self.options, stream=True)
+            reading.check(columns_of(schema))
+        except HeadraceError as error:
+            return RefusedStream(error)
         return QueueStream(reading)
 
     @override
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":
         """The writer that settles a batch.
 
@@ -63,6 +69,7 @@ class QueueSource(api.DataSource):
         return QueueWriter(settle_target(self.options, schema, overwrite=overwrite))
 
     @override
+    @plain_errors()
     def streamWriter(
         self,
         schema: StructType,
@@ -81,6 +88,7 @@ class QueueReader(api.DataSourceReader):
     def __init__(self, reading: QueueReading) -> None:
         self.reading = reading
 
+    @plain_errors()
     def partitions(self) -> Sequence[QueuePartition]:
         """Open the group; called once for a plan, on the driver's side."""
         return self.reading.open()
@@ -88,4 +96,5 @@ class QueueReader(api.DataSourceReader):
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share has claimed already, and what it can lease."""
         ours = partition_of(partition)
-        return leased(ours.request, ours.shard)
+        with plain_errors():
+            yield from leased(ours.request, ours.shard)

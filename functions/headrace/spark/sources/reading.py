@@ -24,6 +24,7 @@ from headrace.spark.sources.leasing import (
 )
 from headrace.spark.sources.options import (
     SourceOption,
+    check_queues,
     number,
     parsed,
     queue_name,
@@ -149,13 +150,10 @@ class QueueReading:
             )
             raise InvalidRequest(message, errors=[FieldError("schema", message)])
         self.known()
-        if self.on_commit is not None and self.on_commit.to_queue is not None:
-            try:
-                opened(self.connection).queues.get(self.on_commit.to_queue)
-            except NotFound as missing:
-                message = f"{QUEUE}: option on_commit: {missing.detail}"
-                wrong = FieldError("on_commit", missing.detail or "")
-                raise NotFound(message, errors=[wrong]) from None
+        named = [("queue", self.queue), *(("queues", name) for name in self.queues or ())]
+        if self.on_commit is not None:
+            named.append(("on_commit", self.on_commit.to_queue))
+        check_queues(opened(self.connection).queues, named, of=QUEUE)
 
     @property
     def about(self) -> str:

@@ -6,11 +6,17 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from headrace.domain.errors import FieldError, InvalidRequest, NotFound
+from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.spark.sources import QUEUE, connect
 from headrace.spark.sources.badrows import BadRows, bad_rows
 from headrace.spark.sources.connect import StoreConnection, opened
-from headrace.spark.sources.options import SourceOption, parsed, queue_name, refused
+from headrace.spark.sources.options import (
+    SourceOption,
+    check_queues,
+    parsed,
+    queue_name,
+    refused,
+)
 from headrace.spark.sources.rows import COLUMNS, QUEUE_COLUMN, column_names
 
 WRITING: Final = (
@@ -77,22 +83,8 @@ def settle_target(given: Mapping[str, str], schema: StructType, *, overwrite: bo
         raise refused(missing if unsaid else [], of=QUEUE, columns=wrong)
     connection = StoreConnection.of(values)
     target = SettleTarget(connection, values["queue"], values["to"], values["bad_rows"])
-    _check_queues(target)
+    named = [("queue", target.queue), ("to", target.to)]
     if target.bad_rows is not None:
-        target.bad_rows.check(opened(connection).queues, of=QUEUE)
+        named.append(("bad_rows", target.bad_rows.queue))
+    check_queues(opened(connection).queues, named, of=QUEUE)
     return target
-
-
-def _check_queues(target: SettleTarget) -> None:
-    """Look the queues up, once, where the write is planned.  Raises NotFound naming the option."""
-    queues = opened(target.connection).queues
-    wrong = []
-    for option, queue in (("queue", target.queue), ("to", target.to)):
-        try:
-            if queue is not None:
-                queues.get(queue)
-        except NotFound as missing:
-            wrong.append(FieldError(option, missing.detail))
-    if wrong:
-        problems = "; ".join(f"option {one.field}: {one.message}" for one in wrong)
-        raise NotFound(f"{QUEUE}: {problems}", errors=wrong)

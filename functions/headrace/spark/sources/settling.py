@@ -33,6 +33,7 @@ from headrace.ops.delivery.reports import (
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.arrow import ArrowSink
 from headrace.spark.sources.connect import LANES, opened
+from headrace.spark.sources.options import plain_errors
 from headrace.spark.sources.rows import (
     COLUMNS,
     QUEUE_COLUMN,
@@ -270,11 +271,13 @@ class QueueWriter(api.DataSourceArrowWriter):
     def __init__(self, target: SettleTarget) -> None:
         self.target = target
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
         target = self.target
         return _settled(target, rows_of(iterator, target.default, queues=target.queue is None))
 
+    @plain_errors()
     def commit(self, messages: list[api.WriterCommitMessage | None]) -> None:
         """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.target, messages)
@@ -286,11 +289,13 @@ class QueueStreamWriter(ArrowSink):
     def __init__(self, target: SettleTarget) -> None:
         self.target = target
 
+    @plain_errors()
     def write(self, iterator: Iterator[Any]) -> Settled:
         """Settle the rows of one partition."""
         return _settled(self.target, _rows(self.target, iterator))
 
     @override
+    @plain_errors()
     def commit(self, messages: list[api.WriterCommitMessage | None], batchId: int) -> None:
         """Look at the summaries.  Raises InvalidRequest where children may be missing."""
         _looked_at(self.target, messages)

@@ -30,6 +30,7 @@ from headrace.spark.sources.claims import GroupClaims
 from headrace.spark.sources.connect import opened, store
 from headrace.spark.sources.ending import Ending
 from headrace.spark.sources.leasing import group_heartbeat, leased
+from headrace.spark.sources.options import plain_errors
 from headrace.spark.sources.rate_limit import IdleBackoff
 from headrace.spark.sources.reading import (
     QueuePartition,
@@ -108,6 +109,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._until = opened(self.reading.connection).now()
 
     @override
+    @plain_errors()
     def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:
         """Return a new offset if something is due, else where it stands.
 
@@ -169,6 +171,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         return offset | ({"lapses": self._lapses} if self._lapses else {})
 
     @override
+    @plain_errors()
     def partitions(self, start: Offset, end: Offset) -> Sequence[QueuePartition]:
         """Return the shares of the batch that ends at *end*, the same ones each time.
 
@@ -194,7 +197,8 @@ class QueueStream(api.DataSourceStreamReader, Drained):
     def read(self, partition: api.InputPartition) -> Iterator[Any]:
         """Yield what the share has claimed already, and what it can lease."""
         ours = partition_of(partition)
-        return leased(ours.request, ours.shard)
+        with plain_errors():
+            yield from leased(ours.request, ours.shard)
 
     def commit(self, end: Offset) -> None:
         """End the batch of *end*, if it was not yet."""
@@ -329,3 +333,32 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         if beat is not None:
             beat.stop()
             beat.join()
+
+
+class RefusedStream(api.DataSourceStreamReader):
+    """A stream that cannot begin: its first call raises the error."""
+
+    def __init__(self, error: HeadraceError) -> None:
+        self.error = error
+
+    @override
+    @plain_errors()
+    def initialOffset(self) -> Offset:
+        """Raise the error."""
+        raise self.error
+
+    @override
+    @plain_errors()
+    def latestOffset(self, *_given: object) -> Offset:
+        """Raise the error."""
+        raise self.error
+
+    @override
+    @plain_errors()
+    def partitions(self, start: Offset, end: Offset) -> Sequence[QueuePartition]:
+        """Raise the error."""
+        raise self.error
+
+    def read(self, partition: api.InputPartition) -> Iterator[Any]:  # noqa: ARG002 (Spark's)
+        """Raise the error."""
+        raise self.error

@@ -21,11 +21,13 @@ from headrace.spark.sources import TABLE, connect, decode
 from headrace.spark.sources.columns import DEFAULT, TaskColumn, columns_of, ddl
 from headrace.spark.sources.options import (
     SourceOption,
+    check_queues,
     choice,
     flag,
     instant,
     number,
     parsed,
+    plain_errors,
     queue_name,
     refused,
     whole,
@@ -126,6 +128,7 @@ class TableSource(DataSource):
     def schema(self) -> str:
         return ddl(DEFAULT)
 
+    @plain_errors()
     def reader(self, schema: "StructType") -> "TableReader":
         chosen = parsed(OPTIONS, self.options, of=TABLE)
         alone = [name for name in ("state", "since", "until") if chosen[name] is not None]
@@ -143,12 +146,15 @@ class TableReader(DataSourceReader):
         self.columns = columns
         self.connection = connect.StoreConnection.of(chosen)
 
+    @plain_errors()
     def partitions(self) -> Sequence[InputPartition]:
         queue, state = self.chosen["queue"], self.chosen["state"]
         if queue is None:
             parts = pages_of(self.connection).parts(self.chosen["segments"])
             return [Segment(part, len(parts)) for part in parts]
-        source = connect.opened(self.connection).queues.get(queue)
+        queues = connect.opened(self.connection).queues
+        check_queues(queues, [("queue", queue)], of=TABLE)
+        source = queues.get(queue)
         states = [State(state.upper())] if state else SHOWN_STATES
         places = [place for one in states for place in source.places(one)]
         return [IndexPart(place, len(places)) for place in places]
@@ -163,10 +169,12 @@ class TableReader(DataSourceReader):
             rate / of if rate else None,
             _between(self.chosen["since"], self.chosen["until"]),
         )
-        if isinstance(partition, Segment):
-            return scanned(reading, partition.value)
-        queue, state, label = partition.value
-        return listed(reading, Place.labelled(queue, State(state), label))
+        with plain_errors():
+            if isinstance(partition, Segment):
+                yield from scanned(reading, partition.value)
+                return
+            queue, state, label = partition.value
+            yield from listed(reading, Place.labelled(queue, State(state), label))
 
 
 def _between(since: datetime | None, until: datetime | None) -> Between:

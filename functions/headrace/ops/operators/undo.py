@@ -17,10 +17,11 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
+from headrace.ops.shared.paging import pages_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
 from headrace.ops.tasks.enqueue import commit_with_key
-from headrace.store.base import Position, Record
+from headrace.store.base import Record
 from headrace.store.call_scope import draw_undo_id, not_shown, visible
 from headrace.store.records import body_of, read_body
 
@@ -162,19 +163,14 @@ class Undos(ServicePart):
     ) -> Iterator[list[Any]]:
         """Restore what the index shows, page after page; yield the position of the next page."""
         places = queue.places(State.DELETED)
-        at, last = start or (0, None)
-        while at < len(places):
-            after = None if last is None else Position(undo.at, last)
-            page = self.store.entries(
-                places[at], since=undo.at, until=undo.at, after=after, limit=_PAGE
-            )
-            tasks = self.store.tombstones(entry.task_id for entry in page.entries)
+        pages = pages_of(self.store, places, start, at=undo.at, limit=_PAGE)
+        for entries, position in pages:
+            tasks = self.store.tombstones(entry.task_id for entry in entries)
             results += [
                 self._restored(queue, task) for task in tasks.values() if task.deleted_by == undo.id
             ]
-            at, last = (at, page.last.task_id) if page.last else (at + 1, None)
-            if at < len(places):
-                yield [at, last]
+            if position is not None:
+                yield position
 
     def _restored(self, queue: Queue, task: Task) -> BulkOutcome:
         """Bring one task back, unless its key is held or its retention over."""

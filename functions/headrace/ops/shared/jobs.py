@@ -28,9 +28,10 @@ from headrace.domain.operate import Undo, kept
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task
 from headrace.ops.shared.commits import commit
+from headrace.ops.shared.paging import pages_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_left
-from headrace.store.base import Position, every_record
+from headrace.store.base import every_record
 from headrace.store.records import readable
 from headrace.store.records.jobs import Job, JobKind, QueueJob
 
@@ -175,16 +176,13 @@ class Removals(ServicePart):
         Pages without any are passed for up to two seconds, because each saved page costs a write.
         """
         undo, before, places = self.service.undos.find(job.undo), self._before(job), _places(job)
-        removed, until = 0, self.now() + _PASSED_FOR
-        (at, last), done = job.position or (0, None), False
-        while not (done or removed) and self.now() <= until:
-            if at < len(places):
-                after = None if last is None else Position.read(last)
-                page = self.store.entries(places[at], after=after, limit=_PAGE)
-                removed = self._remove(job, before, undo, {entry.task_id for entry in page.entries})
-                at, last = (at, page.last.state()) if page.last else (at + 1, None)
-            done = at >= len(places)
-        return replace(job.released(), position=[at, last], visited=done, count=job.count + removed)
+        removed, until, position = 0, self.now() + _PASSED_FOR, None
+        for entries, position in pages_of(self.store, places, job.position, limit=_PAGE):  # noqa: B007
+            removed = self._remove(job, before, undo, {entry.task_id for entry in entries})
+            if removed or self.now() > until:
+                break
+        count, visited = job.count + removed, position is None
+        return replace(job.released(), position=position, visited=visited, count=count)
 
     def end(self, job: QueueJob) -> QueueJob | None:
         """Begin the second round when the index shows everything; see JobVisitor."""

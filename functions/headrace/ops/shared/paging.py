@@ -12,7 +12,7 @@ import hashlib
 import heapq
 import hmac
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
@@ -258,6 +258,27 @@ def counted(
         after = page.last
         if after is None:
             return
+
+
+def pages_of(
+    store: Store,
+    places: Sequence[Place],
+    position: Sequence[Any] | None,
+    *,
+    at: datetime | None = None,
+    limit: int,
+) -> Iterator[tuple[Sequence[Entry], list[Any] | None]]:
+    """Yield the entries of *places*, a page at a time, each with the position behind it as JSON.
+
+    A position continues there; None is the beginning, and the end.  *at* is the time of all
+    wanted entries.
+    """
+    number, last = position or (0, None)
+    while number < len(places):
+        after = None if last is None else Position.read(last)
+        page = store.entries(places[number], since=at, until=at, after=after, limit=limit)
+        number, last = (number, page.last.state()) if page.last else (number + 1, None)
+        yield page.entries, [number, last] if number < len(places) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,10 @@ class QueryFields(RequestBody):
     model_config = ConfigDict(strict=False, validate_by_name=False, validate_by_alias=True)
 
 
+class HeaderFields(QueryFields):
+    """The base of models whose fields are headers of the request, by their aliases."""
+
+
 def wrong(message: LiteralString, **values: str | float) -> PydanticCustomError:
     """Return the error that a check raises; *values* fill the braces of *message*."""
     return PydanticCustomError("wrong", message, values)

@@ -1,8 +1,8 @@
 """The route table: where each route is, which keys may call it, and the function that answers it.
 
 The parameters of the function say what a request may have.  A parameter is in the path if the path
-names it in braces, is the JSON body if its type is a RequestBody, is a header if it is annotated
-with Header, and is else a parameter of the query, or several if its type is a QueryFields.
+names it in braces, is the JSON body if its type is a RequestBody, is several headers if its type is
+a HeaderFields, and is else a parameter of the query, or several if its type is a QueryFields.
 """
 
 import re
@@ -30,7 +30,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission, Role, may, not_this_queue
 from headrace.domain.errors import FieldError, InvalidRequest, NotFound
 from headrace.http import rawjson
-from headrace.http.fields import Examples, QueryFields, RequestBody
+from headrace.http.fields import Examples, HeaderFields, QueryFields, RequestBody
 from headrace.http.problems import invalid
 from headrace.http.request import TAG_PARAMETER, TAG_PREFIX, Reply, Request, principal
 from headrace.store.call_scope import current_actor
@@ -53,17 +53,11 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
-    """Annotate a parameter that is the request's header *name*."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of a route's function.
 
-    *alias* is its name in the request.  Of a model it is all of *fields*, parameters of the query.
+    *alias* is its name in the request.  Of a model it is all of *fields*: parameters of the query,
+    or headers.
     """
 
     name: str
@@ -178,12 +172,13 @@ class Route:
             if one.place == "path":
                 continue
             value: Any = None
-            if one.fields:
+            if one.place == "header":
+                headers = {name: request.header(name) for name in one.fields}
+                value = {name: text for name, text in headers.items() if text is not None}
+            elif one.fields:
                 value = {name: query[name] for name in one.fields if name in query}
             elif one.place == "query":
                 value = query.get(one.alias)
-            elif one.place == "header":
-                value = request.header(one.alias)
             elif body:
                 value = rawjson.decode(body, next(bodies_in(one.annotation)))
             arguments[one.name] = one.read(value, errors)
@@ -197,7 +192,8 @@ class Route:
         """Raise InvalidRequest for unknown parameters: a misspelt filter would filter nothing."""
         known: set[str] = set()
         for one in self.parameters:
-            known |= {*one.fields} if one.fields else {one.alias} if one.place == "query" else set()
+            if one.place == "query":
+                known |= {*one.fields} or {one.alias}
         unknown = [name for name in query if name not in known]
         if TAG_PARAMETER in unknown:
             unknown.remove(TAG_PARAMETER)
@@ -261,18 +257,15 @@ def _parameters_of(call: Callable[..., Any], path: str) -> tuple[Parameter, ...]
 
 def _parameter(one: Signed, *, in_path: bool) -> Parameter:
     notes = get_args(one.annotation)[1:] if get_origin(one.annotation) is Annotated else ()
-    alias = next((note.name for note in notes if isinstance(note, Alias | Header)), one.name)
-    place: Literal["path", "query", "header", "body"]
-    if any(isinstance(note, Header) for note in notes):
-        place = "header"
-    elif in_path:
-        place = "path"
-    else:
-        place = "body" if any(bodies_in(one.annotation)) else "query"
+    alias = next((note.name for note in notes if isinstance(note, Alias)), one.name)
+    place: Literal["path", "query", "header", "body"] = "path" if in_path else "query"
     fields: tuple[str, ...] = ()
     if isinstance(one.annotation, type) and issubclass(one.annotation, QueryFields):
-        place, models = "query", one.annotation.model_fields
+        place = "header" if issubclass(one.annotation, HeaderFields) else "query"
+        models = one.annotation.model_fields
         fields = tuple(field.alias or name for name, field in models.items())
+    elif any(bodies_in(one.annotation)):
+        place = "body"
     type_of = TypeAdapter(one.annotation)
     return Parameter(one.name, alias, place, one.annotation, type_of, one.default, fields)
 

@@ -6,9 +6,9 @@ the payload, as its last member.
 """
 
 import json
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import FieldError, InvalidRequest, PayloadTooLarge
@@ -22,10 +22,10 @@ from headrace.domain.limits import (
     utf8_bytes,
 )
 from headrace.domain.plan import TaskSpec
-from headrace.http.fields import Examples, TagValue, example, faultless
+from headrace.http.fields import Examples, HeaderFields, TagValue, example, faultless
 from headrace.http.rawjson import JsonText, object_text
 from headrace.http.request import JSON, Reply, this_request
-from headrace.http.routing import Header, Routes
+from headrace.http.routing import Routes
 from headrace.runtime.wiring import current_service
 
 QUEUE: Final = "ngsi.notify"
@@ -61,7 +61,32 @@ def _service_path_fault(text: str) -> str | None:
     return None
 
 
-ServicePath: TypeAlias = Annotated[str, AfterValidator(faultless(_service_path_fault))]
+class FiwareHeaders(HeaderFields):
+    """The headers by which notifications are kept apart."""
+
+    service: TagValue | None = Field(default=None, alias="fiware-service")
+    servicepath: Annotated[str, AfterValidator(faultless(_service_path_fault))] | None = Field(
+        default=None, alias="fiware-servicepath"
+    )
+    correlator: TagValue | None = Field(default=None, alias="fiware-correlator")
+
+    @property
+    def long_path(self) -> str | None:
+        """The service path, if it is longer than its tag."""
+        path = self.servicepath
+        return path if path and path != as_tag(path) else None
+
+    def tags(self) -> dict[str, str]:
+        """Return the headers as tags; an empty header is none."""
+        sent = self.model_dump(by_alias=True)
+        return {name: as_tag(text) for name, text in sorted(sent.items()) if text}
+
+
+class NotificationHeaders(FiwareHeaders):
+    """The headers of a notification."""
+
+    tenant: TagValue | None = Field(default=None, alias="ngsild-tenant")
+    time_index: TagValue | None = Field(default=None, alias="fiware-timeindex-attribute")
 
 
 def as_tag(text: str) -> str:
@@ -92,33 +117,19 @@ def as_tag(text: str) -> str:
         }
     },
 )
-def notify(
-    service: Annotated[TagValue | None, Header("fiware-service")] = None,
-    servicepath: Annotated[ServicePath | None, Header(SERVICE_PATH)] = None,
-    tenant: Annotated[TagValue | None, Header("ngsild-tenant")] = None,
-    correlator: Annotated[TagValue | None, Header("fiware-correlator")] = None,
-    time_index: Annotated[TagValue | None, Header("fiware-timeindex-attribute")] = None,
-) -> Reply:
+def notify(sent: NotificationHeaders) -> Reply:
     """Accept an NGSI notification.
 
     Works like QuantumLeap: any JSON object is enqueued into `ngsi.notify` exactly as it came, and
     answered immediately. FIWARE headers become tags of the same name.
     """
-    sent = {
-        "fiware-service": service,
-        SERVICE_PATH: as_tag(servicepath or ""),
-        "ngsild-tenant": tenant,
-        "fiware-correlator": correlator,
-        "fiware-timeindex-attribute": time_index,
-    }
     payload = object_text(this_request().text())
-    if servicepath and servicepath != sent[SERVICE_PATH]:
-        payload = _with_member(payload, SERVICE_PATH, servicepath)
+    if sent.long_path is not None:
+        payload = _with_member(payload, SERVICE_PATH, sent.long_path)
     payload = _within_limit(payload)
     if reserved_task(payload):
         raise InvalidRequest.of("task", RESERVED_TASK)
-    tags = {name: value for name, value in sent.items() if value}
-    current_service().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=tags)])
+    current_service().tasks.enqueue(QUEUE, [TaskSpec(payload, tags=sent.tags())])
     return Reply("Notification successfully processed", content_type="text/plain")
 
 

@@ -8,7 +8,6 @@ null.
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -20,12 +19,11 @@ from headrace.domain.filters import TaskFilter
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Task, TaskError
-from headrace.http.fields import TagValue
-from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, ServicePath, as_tag
+from headrace.http.ngsi.notify import QUEUE, SERVICE_PATH, FiwareHeaders, as_tag
 from headrace.http.parameters import Cursor
 from headrace.http.rawjson import member_text
 from headrace.http.request import JSON, Reply, this_request
-from headrace.http.routing import Alias, Header, Routes
+from headrace.http.routing import Alias, Routes
 from headrace.runtime.wiring import current_service
 from headrace.wire.base import Answer, MaxRetries, raw, to_json
 from headrace.wire.tasks import Notification, NotificationInput, NotificationRuntime
@@ -40,9 +38,6 @@ _Status: TypeAlias = Annotated[
     Alias("taskStatus"),
     Field(description="Only these; without it, all."),
 ]
-_Service: TypeAlias = Annotated[TagValue | None, Header("fiware-service")]
-_ServicePath: TypeAlias = Annotated[ServicePath | None, Header(SERVICE_PATH)]
-_Correlator: TypeAlias = Annotated[TagValue | None, Header("fiware-correlator")]
 
 _WHICH: Final = (
     f"Notifications that moved from `{QUEUE}` to another queue are not included. A FIWARE "
@@ -142,19 +137,13 @@ def _error(error: TaskError) -> str:
     responses=_array_of({"$ref": "#/components/schemas/Notification"}, "The notifications."),
     description=_WHICH,
 )
-def list_notifications(
-    status: _Status = None,
-    service: _Service = None,
-    servicepath: _ServicePath = None,
-    correlator: _Correlator = None,
-    cursor: Cursor = None,
-) -> Reply:
+def list_notifications(sent: FiwareHeaders, status: _Status = None, cursor: Cursor = None) -> Reply:
     """List notifications, as QuantumLeap does.
 
     By state, and by time within a state. An array ends early if it would be over 4 MiB or take too
     long; then the header `Link` has the parameters of the next request.
     """
-    where = _where(status, service, servicepath, correlator)
+    where = _where(status, sent)
     return _array(where, status, cursor, notification, payload=True)
 
 
@@ -167,17 +156,13 @@ def list_notifications(
     description=_WHICH,
 )
 def summarize_notifications(
-    status: _Status = None,
-    service: _Service = None,
-    servicepath: _ServicePath = None,
-    correlator: _Correlator = None,
-    cursor: Cursor = None,
+    sent: FiwareHeaders, status: _Status = None, cursor: Cursor = None
 ) -> Reply:
     """List the state of notifications, as QuantumLeap does.
 
     Like the list, without what came in.
     """
-    where = _where(status, service, servicepath, correlator)
+    where = _where(status, sent)
     return _array(where, status, cursor, runtime, payload=False)
 
 
@@ -200,57 +185,38 @@ def summarize_notifications(
     },
     description=_WHICH,
 )
-def count_notifications(
-    status: _Status = None,
-    service: _Service = None,
-    servicepath: _ServicePath = None,
-    correlator: _Correlator = None,
-) -> Reply:
+def count_notifications(sent: FiwareHeaders, status: _Status = None) -> Reply:
     """Count notifications, as QuantumLeap does.
 
     The number of notifications that the list would show.
     """
-    where = _where(status, service, servicepath, correlator)
+    where = _where(status, sent)
     counted = current_service().inspect.count(QUEUE, where)
     exact = {"X-Count-Exact": "false" if counted.partial else "true"}
     return Reply(str(counted.count), headers=exact)
 
 
 @routes.add("DELETE", _PATH, Permission.OPERATE, queue=QUEUE, status=204, description=_WHICH)
-def delete_notifications(
-    status: _Status = None,
-    service: _Service = None,
-    servicepath: _ServicePath = None,
-    correlator: _Correlator = None,
-) -> None:
+def delete_notifications(sent: FiwareHeaders, status: _Status = None) -> None:
     """Delete notifications, as QuantumLeap does.
 
     Deletes the notifications that the list would show, running ones too; without `taskStatus` and
     headers, all. 503: one call could not delete them all, so send it again.
     """
-    where = _where(status, service, servicepath, correlator)
+    where = _where(status, sent)
     done = current_service().bulk.by_filter(QUEUE, BulkAction.DELETE, where)
     if done.cursor is not None:
         raise Unavailable(f"{done.changed} are deleted, there may be more: send the request again")
 
 
-def _where(
-    status: str | None, service: str | None, servicepath: str | None, correlator: str | None
-) -> TaskFilter:
+def _where(status: str | None, sent: FiwareHeaders) -> TaskFilter:
     """Return the filter for a request; two of QuantumLeap's states are aliases in Headrace too."""
-    sent = {
-        "fiware-service": service,
-        SERVICE_PATH: as_tag(servicepath or ""),
-        "fiware-correlator": correlator,
-    }
     state = "SUCCEEDED" if status == "succeeded" else status
-    where = TaskFilter(
+    return TaskFilter(
         states=() if state is None else (state,),
-        tags=dict(sorted((name, value) for name, value in sent.items() if value)),
+        tags=sent.tags(),
+        payload={} if sent.long_path is None else {SERVICE_PATH: sent.long_path},
     )
-    if servicepath and servicepath != sent[SERVICE_PATH]:
-        where = replace(where, payload={SERVICE_PATH: servicepath})
-    return where
 
 
 def _array(

@@ -78,7 +78,7 @@ def from_record(record: Record) -> TaskBatch:
         "expires_at": record.expires_at,
     }
     given |= {"fired": fired, "owed": int(body.get("owed", "0"))}
-    if "names" in body:  # otherwise the batch has no names, or the ids of dead members in full
+    if "names" in body:
         given["members"], given["dead_ids"] = map(tuple, _names_of(body.pop("names")))
     return read_body({"on": (), "total": None, **body}, TaskBatch, **given)
 
@@ -147,8 +147,7 @@ def dead_name(key: str) -> str:
 
 def members_of(record: Record | None) -> list[str]:
     """Return the members in *record*."""
-    ids = [] if record is None else record.body["ids"]
-    return _names_of(ids)[0] if isinstance(ids, str) else list(ids)
+    return [] if record is None else _names_of(record.body["ids"])[0]
 
 
 def body_text(total: int | None, on: Mapping[BatchEvent, Callback], expires: float | None) -> str:

@@ -18,7 +18,6 @@ from headrace.store.sqlite.file import Unusable
 _T = TypeVar("_T")
 
 APPLICATION_ID: Final = 0x48445232  # "HDR2"
-_EARLIER_ID: Final = 0x48445231  # "HDR1", with tables that this version cannot read
 OLDEST_SQLITE: Final = (3, 35, 0)
 
 MIGRATIONS: Final = (
@@ -79,7 +78,7 @@ def bring_up_to_date(db: sqlite3.Connection, name: str) -> None:
     """Create the tables of an empty file, and the new tables of an older file.
 
     *name* is the name of the file in messages.  Raises Unusable, without a change, for a file of
-    another program, of a newer Headrace or of an earlier format, and for a read-only file.
+    another program or a newer Headrace, and for a read-only file.
     """
     db.execute("BEGIN")  # so that a change by another process is seen completely
     try:
@@ -159,11 +158,6 @@ def _version(db: sqlite3.Connection, name: str) -> int:
     tables = db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     if (application, version, tables) == (0, 0, None):
         return 0
-    if application == _EARLIER_ID:
-        raise Unusable(
-            f"{name} was written by an earlier Headrace, whose files this version cannot read: name"
-            " another file, or finish its tasks with that version"
-        )
     if application != APPLICATION_ID:
         raise Unusable(f"{name} is another program's database; name another file")
     if version > VERSION:

@@ -62,15 +62,6 @@ def test_another_programs_database_is_refused_and_left_as_it_is(path: Path) -> N
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_file_of_an_earlier_format_is_refused_and_left_as_it_is(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA application_id = 0x48445231")
-    before = path.read_bytes()
-
-    assert "earlier Headrace" in refusal(path)
-    assert path.read_bytes() == before
-
-
 def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(path: Path) -> None:
     opens(path)
     with closing(sqlite3.connect(path)) as db:

@@ -1,15 +1,14 @@
 """The inside of a child process, which runs one task at a time and returns its report."""
 
 import asyncio
+import multiprocessing
 import os
-import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
-from functools import partial
+from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Final, Literal, TypeAlias
@@ -21,20 +20,17 @@ from headrace.client.app.outcomes import Cancelled, SoftTimeLimit
 from headrace.client.codec import remember_codec
 from headrace.client.sending import Report
 from headrace.client.settings import working_folder
-from headrace.client.threads import call_on_death, stop_signals
+from headrace.client.threads import stop_signals
 from headrace.client.worker.logs import Configured
 from headrace.client.worker.reports import failed, report_of
 from headrace.client.worker.service import seconds_awake
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask
 
-ToChild: TypeAlias = (
-    tuple[Literal["run"], LeasedTask, Literal["sync", "async"], float]
-    | tuple[Literal["lease"], datetime, float]
-    | tuple[Literal["soft"]]
-    | tuple[Literal["cancel"]]
-    | tuple[Literal["end"]]
-)
+ToChild: TypeAlias = tuple[LeasedTask, Literal["sync", "async"]] | None
+"""A task and how it is run; None: the process must end."""
+
+Lease: TypeAlias = MutableSequence[float]
 FromChild: TypeAlias = (
     tuple[Literal["ready"]]
     | tuple[Literal["unfit"], str]
@@ -42,14 +38,18 @@ FromChild: TypeAlias = (
     | tuple[Literal["report"], Report | None]
 )
 
-_SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has none, nor isolate
+SIGNAL: Final = getattr(signal, "SIGUSR2", signal.SIGTERM)  # Windows has no child processes here
+"""Interrupts the handler: for a cancel if that field is set, else for the soft limit."""
 
+ENDS, EXPIRES_AT, CANCELLED = range(3)
+LEASE_FIELDS: Final = 3
+"""The lease in shared memory: its end by `seconds_awake`, by the service, and 1 for a cancel."""
 
 _log: Final = safe_logger("headrace.worker")
 
 
 def main(
-    pipe: Connection, app_path: str, logging_as: Configured | None = None, folder: str = "."
+    pipe: Connection, lease: Lease, app_path: str, logging_as: Configured | None, folder: str
 ) -> None:
     """Run what comes through *pipe* with the app at *app_path*, ``module:name``.
 
@@ -75,7 +75,7 @@ def main(
         sys.exit(1)
     if logging_as is not None:
         logging_as.again()  # as in the worker, over what the app's module has set up
-    ChildWorker(pipe, app).work()
+    ChildWorker(pipe, lease, app).work()
 
 
 @contextmanager
@@ -91,36 +91,38 @@ def working_in(folder: str) -> Iterator[None]:
 
 
 class ChildWorker:
-    """Runs handlers in the main thread, and listens in another one."""
+    """Runs handlers in the main thread."""
 
-    def __init__(self, pipe: Connection, app: App) -> None:
-        self._pipe, self._app = pipe, app
-        self._tasks: queue.SimpleQueue[tuple[LeasedTask, str, ChildControl] | None] = (
-            queue.SimpleQueue()
-        )
-        self._lock = threading.Lock()  # of the pipe's sending end
+    def __init__(self, pipe: Connection, lease: Lease, app: App) -> None:
+        self._pipe, self._lease, self._app = pipe, lease, app
+        self._lock = threading.Lock()  # of the pipe's sending end, for progress of any thread
         self._running: ChildControl | None = None
         self._cancel_async: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def work(self) -> None:
         """Run tasks until the worker ends."""
-        signal.signal(_SIGNAL, self._interrupted)
-        listen = partial(call_on_death, _kill_group, self._listen)
-        threading.Thread(target=listen, name="headrace-parent", daemon=True).start()
+        signal.signal(SIGNAL, self._interrupted)
+        threading.Thread(target=_end_with_worker, name="headrace-parent", daemon=True).start()
         self._say(("ready",))
-        while (given := self._tasks.get()) is not None:
-            report = self._run(*given)
-            task = given[0]
-            try:
-                self._say(("report", report))
-            except Exception as error:  # noqa: BLE001 (of a codec's value that cannot be pickled)
-                message = f"its report cannot leave the process: {error}"
-                self._say(("report", failed(task, type(error).__name__, message)))
+        with suppress(EOFError):
+            while (given := self._receive()) is not None:
+                task, kind = given
+                report = self._run(task, kind)
+                try:
+                    self._say(("report", report))
+                except Exception as error:  # noqa: BLE001 (of a codec's value that cannot be pickled)
+                    message = f"its report cannot leave the process: {error}"
+                    self._say(("report", failed(task, type(error).__name__, message)))
         if self._loop is not None:
             self._loop.close()
 
-    def _run(self, task: LeasedTask, kind: str, control: "ChildControl") -> Report | None:
+    def _receive(self) -> ToChild:
+        message: ToChild = self._pipe.recv()
+        return message
+
+    def _run(self, task: LeasedTask, kind: str) -> Report | None:
+        control = ChildControl(self._say, self._lease)
         remember_codec(task, self._app.codec)
         report: Report | None
         try:
@@ -166,27 +168,6 @@ class ChildWorker:
         with self._lock:
             self._pipe.send(message)
 
-    def _listen(self) -> None:
-        while True:
-            try:
-                message: ToChild = self._pipe.recv()
-            except (EOFError, OSError) as error:  # the worker is gone, and takes no report
-                _kill_group(error)
-                return
-            running = self._running
-            if message[0] == "run":
-                _, task, kind, seconds = message
-                control = ChildControl(self._say, task.lease.expires_at, seconds)
-                self._tasks.put((task, kind, control))
-            elif message[0] == "lease" and running is not None:
-                running.prolonged(*message[1:])
-            elif message[0] in {"soft", "cancel"} and running is not None:
-                running.cancelled = running.cancelled or message[0] == "cancel"
-                signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
-            elif message[0] == "end":
-                self._tasks.put(None)
-                return
-
 
 class ChildControl:
     """What a handler in a child process may do to its lease; one that lost it is killed.
@@ -194,32 +175,37 @@ class ChildControl:
     One whose task was ``cancelled`` has a little time before.
     """
 
-    def __init__(
-        self, say: Callable[[FromChild], None], lease_expires_at: datetime, seconds: float
-    ) -> None:
-        self._say = say
-        self.cancelled = False
-        self.stopping = False  # the worker kills a child to stop it
-        self.prolonged(lease_expires_at, seconds)
+    stopping = False  # the worker kills a child to stop it
 
-    def prolonged(self, lease_expires_at: datetime, seconds: float) -> None:
-        """Note the end of the lease, which is *seconds* from now."""
-        self.lease_expires_at = lease_expires_at
-        self._lease_ends = seconds_awake() + seconds
+    def __init__(self, say: Callable[[FromChild], None], lease: Lease) -> None:
+        self._say, self._lease = say, lease
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the task was cancelled."""
+        return bool(self._lease[CANCELLED])
+
+    @property
+    def lease_expires_at(self) -> datetime:
+        """The end of the lease as last heard of."""
+        return datetime.fromtimestamp(self._lease[EXPIRES_AT], UTC)
 
     @property
     def lost(self) -> bool:
         """Whether the lease is over: all of the worker may have stood still."""
-        return self.cancelled or self._lease_ends <= seconds_awake()
+        return self.cancelled or self._lease[ENDS] <= seconds_awake()
 
     def progress(self, value: object) -> None:
         """Send *value* with the next heartbeat."""
         self._say(("progress", value))
 
 
-def _kill_group(_error: BaseException) -> None:
-    """End this process and all that it has started, because the worker is gone."""
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+def _end_with_worker() -> None:
+    """Kill this process and all that it has started when the process of the worker has ended."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import select
 import signal
 import sys
 import threading
@@ -18,7 +17,7 @@ from headrace.client.worker import child, logs
 from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler
 from headrace.client.worker.reports import failed, released
 from headrace.client.worker.run import ThreadPool
-from headrace.client.worker.service import WorkerParts
+from headrace.client.worker.service import WorkerParts, seconds_awake
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.safe_logging import safe_logger
 
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
 _END_SECONDS: Final = 2.0
 _LOOK_SECONDS: Final = 0.2
 """How often a silent child is checked."""
-
-_BRIEF_SECONDS: Final = 0.2
-"""How long a short message may wait for one that is being sent."""
 
 _LATER_SECONDS: Final = 5.0
 """How long a task is left alone that no child could be started for."""
@@ -44,16 +40,16 @@ _log = safe_logger("headrace.worker")
 
 
 class ChildProcess:
-    """A child process and the pipe to it."""
+    """A child process, the pipe to it, and the lease of its task in shared memory."""
 
     def __init__(self, app_path: str, folder: str) -> None:
         self.pipe, theirs = _spawn.Pipe()
+        self.lease = _spawn.Array("d", child.LEASE_FIELDS, lock=False)
         self.process: SpawnProcess = _spawn.Process(
             target=child.main,
-            args=(theirs, app_path, logs.configured(), folder),
+            args=(theirs, self.lease, app_path, logs.configured(), folder),
             name="headrace-child",
         )
-        self._lock = threading.Lock()  # of the pipe's sending end
         self.last_words = ""
         self.too_slow = False
         try:
@@ -100,25 +96,21 @@ class ChildProcess:
 
     def say(self, message: child.ToChild) -> None:
         """Send *message*; a child that is gone is noticed where its answer is waited for."""
-        with suppress(OSError), self._lock:
+        with suppress(OSError):
             self.pipe.send(message)
 
-    def say_briefly(self, message: child.ToChild) -> None:
-        """Send a short *message* if that needs no waiting.
+    def prolong(self, expires_at: datetime, seconds: float) -> None:
+        """Write the end of the lease, in *seconds*; this never waits for the child."""
+        self.lease[child.EXPIRES_AT] = expires_at.timestamp()
+        self.lease[child.ENDS] = seconds_awake() + seconds
 
-        A child that does not read, because it is stopped or blocked, must not hold up the thread
-        that keeps leases or time limits.  It is killed when its time is over.
-        """
-        if not self._lock.acquire(timeout=_BRIEF_SECONDS):
-            return
-        try:
-            with suppress(OSError, ValueError):
-                room = select.poll()
-                room.register(self.pipe.fileno(), select.POLLOUT)
-                if room.poll(0):
-                    self.pipe.send(message)
-        finally:
-            self._lock.release()
+    def interrupt(self, *, cancelled: bool) -> None:
+        """Interrupt the handler, because of its soft limit or because it was *cancelled*."""
+        if cancelled:
+            self.lease[child.CANCELLED] = 1.0
+        if self.process.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, child.SIGNAL)
 
     def kill(self) -> None:
         """Kill it and what it has started."""
@@ -132,7 +124,7 @@ class ChildProcess:
 
     def end(self) -> None:
         """Let it end by itself, or kill it when it does not."""
-        self.say_briefly(("end",))
+        self.say(None)
         self.process.join(_END_SECONDS)
         if self.process.is_alive():
             self.kill()
@@ -163,11 +155,9 @@ class ChildAttempt(RunningHandler):
         self.killed: Interruption | None = None
 
     def interrupt(self, why: Interruption) -> None:
-        """Send it the soft limit, or that it was cancelled; kill it for anything else."""
-        if why is Interruption.SOFT_LIMIT:
-            self._process.say_briefly(("soft",))
-        elif why is Interruption.CANCELLED:
-            self._process.say_briefly(("cancel",))
+        """Interrupt it for its soft limit or a cancel; kill it for anything else."""
+        if why in {Interruption.SOFT_LIMIT, Interruption.CANCELLED}:
+            self._process.interrupt(cancelled=why is Interruption.CANCELLED)
         else:
             self._kill(why)
 
@@ -181,8 +171,8 @@ class ChildAttempt(RunningHandler):
         self.killed = why
 
     def prolonged(self, expires_at: datetime, seconds: float) -> None:
-        """Send it the new end."""
-        self._process.say_briefly(("lease", expires_at, seconds))
+        """Write the new end."""
+        self._process.prolong(expires_at, seconds)
 
 
 class Children:
@@ -278,11 +268,13 @@ class Children:
     def _run(self, held: InflightTask, process: ChildProcess) -> bool:
         """Run one task; return whether the child is good for another."""
         attempt = ChildAttempt(process)
+        process.lease[child.CANCELLED] = 0.0
         if not held.begin(attempt):
             self._tasks.release_expired(held)
             return True
         self._parts.notify("started", held.task, held.route)
-        process.say(("run", held.task, held.route.kind, held.seconds_left))
+        process.prolong(held.lease_expires_at, held.seconds_left)
+        process.say((held.task, held.route.kind))
         how_it_died: str | None = None
         report: Report | None = None
         try:

@@ -1,6 +1,6 @@
 """Rows of an outbox: a task with its id and absolute times, or the calls that start a workflow."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, Protocol, TypedDict, Unpack

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.core.management.base import BaseCommand
 
-from headrace.cli.start import main
+from headrace.__main__ import main
 
 
 class Command(BaseCommand):

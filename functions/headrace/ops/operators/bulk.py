@@ -3,7 +3,8 @@
 Each task is changed in its own transaction, and only if it has not changed since it was read.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -121,17 +122,24 @@ class BulkOperations(ServicePart):
         InvalidRequest for a move to the same queue, and as Undos.join(), checked_reason().
         """
         job, why = self._job(queue, action, to_queue, dry_run=dry_run), checked_reason(reason)
-        known = None if undo_id is None else self.service.undos.join(queue, undo_id)
+        undo = None if undo_id is None else self.service.undos.join(queue, undo_id)
         found = self.store.read(ids)
-        if dry_run:
-            return self._each(job, ids, found, ActionOutcome(0, 0))
-        noted = {"to_queue": to_queue} if to_queue else None
-        with self.service.audit.action(
-            action, queue=queue, where=noted, ids=ids, by_parts=True, reason=why
-        ) as outcome:
-            undo = known or self.service.undos.begin(queue, undo_in_seconds, ids=ids)
+        results: list[BulkOutcome] = []
+        met: dict[str, BulkOutcome] = {}
+        with self._audited(job, None, why, ids=ids) as outcome:
+            if undo is None and not dry_run:
+                undo = self.service.undos.begin(queue, undo_in_seconds, ids=ids)
             job = replace(job, undo=undo)
-            return replace(self._each(job, ids, found, outcome), undo=job.undo)
+            for task_id in ids:
+                task = found.get(task_id)
+                if before := met.get(task_id):  # the task that was read is out of date
+                    again = None if dry_run else self.store.read([task_id])
+                    task = self._after(job, task, before) if again is None else again.get(task_id)
+                results.append(self._one(job, task_id, task))
+                _count(results[-1], job, outcome)
+                met.setdefault(task_id, results[-1])
+        undo = None if dry_run else undo
+        return BulkAnswer(outcome.matched, outcome.changed, tuple(results), undo=undo)
 
     def by_filter(  # noqa: PLR0913  the fields of the API
         self,
@@ -158,17 +166,28 @@ class BulkOperations(ServicePart):
             *state, undo_id = self.service.cursors.read(scope, cursor)
             walk = Walk.read(state)
         check_states(where.states, name="filter.state")
-        if dry_run:
-            return self._by_filter(job, where, walk, limit, scope, ActionOutcome(0, 0))
-        noted = where.fields() | ({"to_queue": to_queue} if to_queue else {})
-        with self.service.audit.action(
-            action, queue=queue, where=noted, by_parts=True, reason=why
-        ) as outcome:
+        until = self.now() + timedelta(seconds=self.patience)
+        taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[action])))
+        page = _PAGE if limit is None else min(_PAGE, limit)
+
+        def visit(job: _Job, outcome: ActionOutcome) -> Iterator[list[Any]]:
+            for task, after in self.service.inspect.walk(job.queue, taken, walk, page=page):
+                # A restarted task matches again; skip it.
+                if task is not None and not _came_later(task, walk.as_of):
+                    result = self._one(job, task.id, task, partial(_meant_by, taken))
+                    _count(result, job, outcome)
+                yield [*after.state(), job.undo and job.undo.id]
+
+        with self._audited(job, where.fields(), why) as outcome:
             undo = self.service.undos.find(undo_id)
-            if cursor is None:
+            if cursor is None and not dry_run:
                 undo = self.service.undos.begin(queue, undo_in_seconds)
-            job = replace(job, undo=undo)
-            return replace(self._by_filter(job, where, walk, limit, scope, outcome), undo=undo)
+            after = self.service.cursors.walk(
+                scope,
+                visit(replace(job, undo=undo), outcome),
+                lambda: outcome.matched == limit or self.now() > until,
+            )
+        return BulkAnswer(outcome.matched, outcome.changed, (), after, undo)
 
     def as_seen(
         self,
@@ -236,48 +255,25 @@ class BulkOperations(ServicePart):
             raise InvalidRequest(message, errors=(FieldError("to_queue", message),))
         return _Job(source, action, self.service.queues.cached(to_queue), dry_run)
 
-    def _by_filter(
+    @contextmanager
+    def _audited(
         self,
         job: _Job,
-        where: TaskFilter,
-        walk: Walk,
-        limit: int | None,
-        scope: str,
-        outcome: ActionOutcome,
-    ) -> BulkAnswer:
-        """Act on one task after the other; count them in *outcome*."""
-        until = self.now() + timedelta(seconds=self.patience)
-        taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[job.action])))
-        page = _PAGE if limit is None else min(_PAGE, limit)
-
-        def visit() -> Iterator[list[Any]]:
-            for task, after in self.service.inspect.walk(job.queue, taken, walk, page=page):
-                # A restarted task matches again; skip it.
-                if task is not None and not _came_later(task, walk.as_of):
-                    result = self._one(job, task.id, task, partial(_meant_by, taken))
-                    _count(result, job, outcome)
-                yield [*after.state(), job.undo and job.undo.id]
-
-        cursor = self.service.cursors.walk(
-            scope, visit(), lambda: outcome.matched == limit or self.now() > until
-        )
-        return BulkAnswer(outcome.matched, outcome.changed, (), cursor)
-
-    def _each(
-        self, job: _Job, ids: Sequence[str], found: dict[str, Task], outcome: ActionOutcome
-    ) -> BulkAnswer:
-        """Act on the tasks *ids* one after the other; count them in *outcome*."""
-        results: list[BulkOutcome] = []
-        met: dict[str, BulkOutcome] = {}
-        for task_id in ids:
-            task = found.get(task_id)
-            if before := met.get(task_id):  # the task that was read is out of date
-                again = None if job.dry_run else self.store.read([task_id])
-                task = self._after(job, task, before) if again is None else again.get(task_id)
-            results.append(self._one(job, task_id, task))
-            _count(results[-1], job, outcome)
-            met.setdefault(task_id, results[-1])
-        return BulkAnswer(outcome.matched, outcome.changed, tuple(results))
+        where: Mapping[str, Any] | None,
+        reason: str,
+        *,
+        ids: Sequence[str] | None = None,
+    ) -> Iterator[ActionOutcome]:
+        """Record the block and the numbers that it counts in the audit, unless it is a dry run."""
+        if job.dry_run:
+            yield ActionOutcome(0, 0)
+            return
+        if job.target is not None:
+            where = {**(where or {}), "to_queue": job.target.name}
+        with self.service.audit.action(
+            job.action, queue=job.queue.name, where=where, ids=ids, by_parts=True, reason=reason
+        ) as outcome:
+            yield outcome
 
     def _after(self, job: _Job, task: Task | None, first: BulkOutcome) -> Task | None:
         """Return *task* as the action would leave it if the dry run ended with *first*."""

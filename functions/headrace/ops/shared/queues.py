@@ -1,7 +1,7 @@
 """What people do with queues: create, look, change, pause, purge, delete.
 
 Purge and delete begin a job before they remove the first task, and the reaper resumes the job if
-this process ends; see ``jobs`` and ``removals``.
+this process ends; see ``jobs``.
 """
 
 from collections.abc import Callable, Iterator

@@ -201,18 +201,25 @@ def setting_option(setting: Setting) -> Decorator:
 def exactly_one(given: Mapping[str, object]) -> None:
     """Raise UsageError unless exactly one of these options was given, by their names."""
     at_most_one(given)
-    if not any(map(_is_given, given.values())):
+    if not any(map(is_given, given.values())):
         raise click.UsageError(f"give one of {', '.join(given)}")
 
 
 def at_most_one(given: Mapping[str, object]) -> None:
     """Raise UsageError if several of these options were given, by their names."""
-    several = [name for name, value in given.items() if _is_given(value)]
+    several = [name for name, value in given.items() if is_given(value)]
     if len(several) > 1:
         raise click.UsageError(f"give only one of {', '.join(several)}")
 
 
-def _is_given(value: object) -> bool:
+def needs(given: Mapping[str, object], name: str, other: str) -> None:
+    """Raise UsageError if the option *name* was given without *other*."""
+    if is_given(given[name]) and not is_given(given[other]):
+        raise click.UsageError(f"{name} needs {other}")
+
+
+def is_given(value: object) -> bool:
+    """Whether an option was given, by its value."""
     return value is not None and value is not False and value != ()
 
 

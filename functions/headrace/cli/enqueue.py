@@ -8,7 +8,16 @@ from typing import Any, BinaryIO
 import click
 
 from headrace.cli import params
-from headrace.cli.commands import CliCommand, options, queue_argument, tag_option, text_options
+from headrace.cli.commands import (
+    CliCommand,
+    at_most_one,
+    is_given,
+    needs,
+    options,
+    queue_argument,
+    tag_option,
+    text_options,
+)
 from headrace.cli.lines import (
     BadLine,
     Defaults,
@@ -126,43 +135,26 @@ def enqueue_command(session: CliSession, /, queue: str, payload: str | None, **g
 
 
 def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
-    """Raise UsageError for options that exclude each other."""
-    has_file, uploads = given["file"] is not None, given["payload_file"] is not None
-    only = [
-        name for name in ("tasks", "skip_bad", "run", "dry_run") if given[name] and not has_file
-    ]
-    wrong = {
-        "give --delay or --scheduled-at, not both": given["delay"] is not None
-        and given["scheduled_at"] is not None,
-        "--overwrite needs a --dedupe-key": given["overwrite"]
-        and given["dedupe_key"] is None
-        and not given["tasks"],
-        "--dedupe-until and --unique-for need a --dedupe-key": (
-            given["dedupe_until"] is not None or given["unique_for"] is not None
-        )
-        and given["dedupe_key"] is None
-        and not given["tasks"],
-        "give --id or --unique-for, not both": given["id"] is not None
-        and given["unique_for"] is not None,
-        "give --task or --tasks, not both: whole tasks have their payload in the line": given[
-            "function"
-        ]
-        and given["tasks"],
-        "give the QUEUE before the PAYLOAD": queue.startswith(("{", "[")),
-        "give PAYLOAD or --file, not both": has_file and payload is not None,
-        "--payload-file is the payload of one task: give no PAYLOAD, --task or --file": uploads
-        and (payload is not None or has_file or given["function"] is not None),
-        "--id is for one task; with --file use --tasks and an id in each line": has_file
-        and given["id"] is not None,
-        f"--{''.join(only[:1]).replace('_', '-')} needs --file": only,
-        "give a PAYLOAD, - for stdin, --payload-file, or --file": payload is None
-        and not has_file
-        and not uploads
-        and given["function"] is None,
-    }
-    for text, holds in wrong.items():
-        if holds:
-            raise click.UsageError(text)
+    """Raise UsageError for options that exclude or need each other."""
+    if queue.startswith(("{", "[")):
+        raise click.UsageError("give the QUEUE before the PAYLOAD")
+    options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    options |= {"PAYLOAD": payload, "--task": given["function"]}
+    for excluding in (
+        *(("--delay", "--scheduled-at"), ("--id", "--unique-for"), ("--task", "--tasks")),
+        *(("PAYLOAD", "--file", "--payload-file"), ("--payload-file", "--task")),
+        ("--file", "--id"),  # lines of --tasks have their own ids
+    ):
+        at_most_one({name: options[name] for name in excluding})
+    for name in ("--tasks", "--skip-bad", "--run", "--dry-run"):
+        needs(options, name, "--file")
+    if not given["tasks"]:
+        for name in ("--overwrite", "--dedupe-until", "--unique-for"):
+            needs(options, name, "--dedupe-key")
+    if not any(
+        is_given(options[name]) for name in ("PAYLOAD", "--file", "--payload-file", "--task")
+    ):
+        raise click.UsageError("give a PAYLOAD, - for stdin, --payload-file, or --file")
 
 
 def _uploaded(session: CliSession, queue: str, path: Path, fields: Defaults) -> Enqueued:

@@ -75,9 +75,12 @@ def test_a_call_of_a_function_is_the_payload_that_an_app_makes(cli: Cli) -> None
         (("hello",), "JSON text needs double quotes"),
         (
             ("1", "--delay", "1", "--scheduled-at", "+1h"),
-            "give --delay or --scheduled-at, not both",
+            "give only one of --delay, --scheduled-at",
         ),
-        (("1", "--unique-for", "1h", "--dedupe-key", "k", "--id", "i"), "--id or --unique-for"),
+        (
+            ("1", "--unique-for", "1h", "--dedupe-key", "k", "--id", "i"),
+            "give only one of --id, --unique-for",
+        ),
         (
             ("1", "--scheduled-at", "tomorrow"),
             "must be an instant, for example 2026-11-21T08:00:00Z",

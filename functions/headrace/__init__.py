@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.client.sending import Failure as Failure
     from headrace.client.sending import NewTask as NewTask
     from headrace.client.sending import Report as Report
+    from headrace.client.sending import previous as previous
     from headrace.client.worker import logs as logs
     from headrace.client.worker.observing import Observer as Observer
     from headrace.client.worker.telemetry import otel as otel
@@ -95,6 +96,7 @@ _FROM: Final = {
     "RateLimited": "headrace.domain.errors",
     "Reject": "headrace.client.app.outcomes",
     "Report": "headrace.client.sending",
+    "previous": "headrace.client.sending",
     "Retry": "headrace.client.app.outcomes",
     "RetryStrategy": "headrace.domain.retry",
     "Snooze": "headrace.client.app.outcomes",

@@ -104,6 +104,37 @@ class SpawnedTask(NewTask):
     queue: str
 
 
+RESULTS: Final = "results"
+"""The member of a step's payload with the arguments that are results of steps before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """An argument of a workflow's step: the result of the step of this name.
+
+    None stands for all steps before it, whose results come in a list.
+    """
+
+    step: str | None = None
+
+
+class _Previous:
+    """What `previous` is."""
+
+    __slots__ = ()
+
+    @property
+    def result(self) -> Any:  # noqa: ANN401  whatever that step returns
+        """The result of the step before, as in ``chain(load.s(1), save.s(previous.result))``.
+
+        After a group, and in the callback of a batch, it is the list of all results.
+        """
+        return StepResult()
+
+
+previous: Final = _Previous()
+
+
 class WithResult(Generic[R_co]):
     """What gives a chain its result, where it is the last of it."""
 

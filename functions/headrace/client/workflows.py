@@ -21,7 +21,15 @@ from headrace.client.calls.batches import create_batch
 from headrace.client.calls.tasks import enqueue_task, get_task
 from headrace.client.calls.waiting import result_of
 from headrace.client.operations import Operation, with_queues
-from headrace.client.sending import FunctionCall, SpawnedTask, WithResult, check_call, in_batch
+from headrace.client.sending import (
+    RESULTS,
+    FunctionCall,
+    SpawnedTask,
+    StepResult,
+    WithResult,
+    check_call,
+    in_batch,
+)
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
 from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
@@ -69,6 +77,11 @@ class StepName(str, Generic[T_co]):
 
     __slots__ = ()
 
+    @property
+    def result(self) -> T_co:
+        """The result, as an argument of a later step: ``wf.add("b", save.s(a.result))``."""
+        return StepResult(str(self))  # type: ignore[return-value]  # the function gets the result
+
 
 class Workflow(Generic[T_co]):
     """Steps, and which waits for which.
@@ -112,7 +125,8 @@ class Workflow(Generic[T_co]):
     def add(self, name: str, call: SpawnedTask, *, after: Iterable[str] = ()) -> StepName[Any]:
         """Add a step that is made when those of *after* have ended well; return its name.
 
-        One name may stand by itself: ``after="load"``.
+        One name may stand by itself: ``after="load"``.  Steps whose results are arguments of the
+        call are before it too.
         Raises InvalidRequest for a name that is taken or cannot be one, for a step before it that
         is not there, and for what is no call.
         """
@@ -123,7 +137,8 @@ class Workflow(Generic[T_co]):
             raise InvalidRequest.of("name", limits.id_in_words(_NAME_LENGTH))
         if name in self.steps:
             raise InvalidRequest.of("name", f"is taken: there is a step {name}")
-        before = (after,) if isinstance(after, str) else tuple(dict.fromkeys(after))
+        named = (after,) if isinstance(after, str) else tuple(after)
+        before = tuple(dict.fromkeys((*named, *_steps_named(call))))
         for one in before:
             if one not in self.steps:
                 raise InvalidRequest.of("after", f"names {one}, which is no step before this")
@@ -243,6 +258,34 @@ class Workflow(Generic[T_co]):
         return in_batch(_relay(call, id), *joins) if is_relay(name) else in_batch(call, id, *joins)
 
 
+def _results(call: SpawnedTask) -> dict[str, str | list[str] | None]:
+    """Return the arguments of *call* that are results of steps; None: of all before it."""
+    found = call.payload.get(RESULTS) if isinstance(call, FunctionCall) else None
+    return found or {}
+
+
+def _steps_named(call: SpawnedTask) -> Iterator[str]:
+    for steps in _results(call).values():
+        yield from [steps] if isinstance(steps, str) else steps or ()
+
+
+def _after(call: SpawnedTask, before: Sequence[str], *, group: bool, first: bool) -> SpawnedTask:
+    """Return *call* as one of a chain, after the steps *before* it, which may be a *group*.
+
+    The members of a group that comes *first* are in its order, so that it needs no names.
+    """
+    results = _results(call)
+    if not results:
+        return call
+    if not before:
+        raise InvalidRequest.of("steps", "must have one before that with previous.result")
+    if group and first:
+        return call
+    steps: str | list[str] = list(before) if group else before[0]
+    named = {name: steps if one is None else one for name, one in results.items()}
+    return replace(call, payload={**call.payload, RESULTS: named})
+
+
 def _check_client(client: object) -> None:
     """Raise TypeError for what is no client: an app, say."""
     if not hasattr(client, "run"):
@@ -333,19 +376,25 @@ def chain(  # type: ignore[misc]  # mypy finds no tuple with a last one in any *
 ) -> Workflow[Any]:
     """Calls, or groups of them, one after the other: each waits for all of what is before it.
 
+    An argument of a call may be ``previous.result``, the result of the call before it; after a
+    group that is the list of its results.
+
     Its result is that of the last one; of a group, a list of theirs.
     """
     made = Workflow[Any](on_failure=on_failure)
     before: tuple[str, ...] = ()
+    grouped = False
     for place, step in enumerate(steps, 1):
         calls = step.calls if isinstance(step, CallGroup) else (step,)
         names = (
             [str(place)] if len(calls) == 1 else [f"{place}-{n}" for n in range(1, len(calls) + 1)]
         )
+        ready = [_after(call, before, group=grouped, first=place == 2) for call in calls]  # noqa: PLR2004
         before = tuple(
-            made.add(name, call, after=before) for name, call in zip(names, calls, strict=True)
+            made.add(name, call, after=before) for name, call in zip(names, ready, strict=True)
         )
-        made.ends_with(before, group=isinstance(step, CallGroup))
+        grouped = isinstance(step, CallGroup)
+        made.ends_with(before, group=grouped)
     return made
 
 

@@ -24,7 +24,7 @@ from headrace.domain import limits
 from headrace.domain.batch import RESULTS
 from headrace.domain.errors import LeaseLost, NotFound, PayloadTooLarge
 from headrace.domain.task import State
-from headrace.domain.workflow import WORKFLOW_TAG, root_id
+from headrace.domain.workflow import STEP_TAG, WORKFLOW_TAG, root_id
 from headrace.safe_logging import safe_logger
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, LeasedTask, Task
@@ -118,6 +118,17 @@ class EndedBatch:
         """Do what results() does, from an event loop."""
         return await self._known().async_client.run(self._results())
 
+    def results_of(self, arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
+        """Return the values of *arguments* that are results, by the names of their steps.
+
+        Raises Reject for a step that has no result.
+        """
+        return self._known().client.run(self._results_of(arguments))
+
+    async def aresults_of(self, arguments: Mapping[str, Any]) -> dict[str, JsonValue]:
+        """Do what results_of() does, from an event loop."""
+        return await self._known().async_client.run(self._results_of(arguments))
+
     def _known(self) -> Clients:
         if self._clients is None:
             raise RuntimeError("this attempt has no client to ask for the members of its batch")
@@ -170,6 +181,32 @@ class EndedBatch:
             remember_codec(one, self._codec)
             found.append(one)
         return found
+
+    def _results_of(self, arguments: Mapping[str, Any]) -> Operation[dict[str, JsonValue]]:
+        """Return results by argument: of one step, of a list of steps, or None: of all members."""
+        if all(steps is None for steps in arguments.values()):
+            results = yield from self._results()
+            return dict.fromkeys(arguments, results)
+        members = yield from self._members()
+        by_step: dict[str, BatchResult] = {}
+        for one in members:
+            if one.state is State.SUCCEEDED:
+                task: Task = yield get_task(one.id, payload=False)
+                by_step[task.tags.get(STEP_TAG, "")] = one
+
+        def result(step: str) -> JsonValue:
+            if step not in by_step:
+                raise Reject(f"step {step} has no result: it is dead, or is no longer kept")
+            return by_step[step].result
+
+        return {
+            name: [one.result for one in members]
+            if steps is None
+            else result(steps)
+            if isinstance(steps, str)
+            else [result(step) for step in steps]
+            for name, steps in arguments.items()
+        }
 
     def _results(self) -> Operation[list[JsonValue]]:
         """Return the results of those that succeeded.  Raises RuntimeError if one is missing."""

@@ -38,7 +38,7 @@ from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
 from headrace.client.operations import Errors, checked, raises
 from headrace.client.options import named
-from headrace.client.sending import FunctionCall, NewTask, called
+from headrace.client.sending import RESULTS, FunctionCall, NewTask, StepResult, called
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task_fields import FIELD
 from headrace.wire.base import Unreadable
@@ -149,8 +149,12 @@ class Runnable(ABC):
 
     def invoke(self, ctx: Context) -> object:
         """Call the function as the payload says.  Raises Reject for arguments that do not fit."""
+        return self.call(ctx, ctx.payload)
+
+    def call(self, ctx: Context, payload: JsonValue) -> object:
+        """Call the function with the arguments that *payload* holds.  Raises Reject."""
         try:
-            args = self.arguments(ctx.payload)
+            args = self.arguments(payload)
         except InvalidRequest as error:
             raise Reject(error.detail) from None
         if self.signature.context is not None:
@@ -242,9 +246,12 @@ class Chosen(Generic[P, R]):
     def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[Any]:
         """Return the call as a task that something else makes: a batch, or a step of others.
 
+        An argument may be the result of a step before: ``previous.result``.
         Raises InvalidRequest naming the argument that does not fit.
         """
-        task, maker = self._task(args, kwargs), self._posting.queues
+        self._function.warn_if_unknown_elsewhere()
+        task = self._function.task(args, kwargs, self._options, step=True)
+        maker = self._posting.queues
         return called(self._to, task, self._function.result_of, maker)
 
     @overload
@@ -415,8 +422,27 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         """Return the key of a call with *args*, as declared."""
         return self._key(self.signature.bind((), args))
 
-    def task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Options) -> NewTask:
+    def task(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        options: Options,
+        *,
+        step: bool = False,
+    ) -> NewTask:
+        """Return the task of a call; arguments of a *step* may be results of steps before it.
+
+        Raises InvalidRequest naming the argument.
+        """
         given = self.signature.bind(args, kwargs)
+        results = {name: one.step for name, one in given.items() if isinstance(one, StepResult)}
+        if results:
+            if not step:
+                field = f"args.{next(iter(results))}"
+                raise checks.wrong(field, "is the result of a step, which only .s() takes")
+            known = {name: one for name, one in given.items() if name not in results}
+            payload = {**self._envelope(known), RESULTS: results}
+            return options.task(payload, self._posting.now())
         payload = self._envelope(given)
         queue = options.queue or self.queue
         key_of, seconds = self._key, options.unique_seconds()
@@ -448,16 +474,41 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
 
     # --------------------------------------------------------------------------------------- to run
 
+    def invoke(self, ctx: Context) -> object:
+        """Call the function, with the results of steps before it where the payload asks for them.
+
+        Raises Reject for arguments that do not fit, and for a step that has no result.
+        """
+        results = ctx.payload.get(RESULTS)
+        if not results:
+            return self.call(ctx, ctx.payload)
+        if ctx.task.batch is None:
+            names = ", ".join(results)
+            raise Reject(
+                f"{self.signature} needs results of steps as {names}: no step is before it"
+            )
+        if self.route.kind == "async":
+            return self._acall(ctx, results)
+        return self.call(ctx, _with(ctx.payload, ctx.batch.results_of(results)))
+
+    async def _acall(self, ctx: Context, results: Mapping[str, Any]) -> object:
+        called = self.call(ctx, _with(ctx.payload, await ctx.batch.aresults_of(results)))
+        return await called if inspect.isawaitable(called) else called
+
     def arguments(self, payload: JsonValue) -> dict[str, Any]:
         """Those of the call that the payload is."""
         return self.signature.typed(payload[ARGS])
+
+
+def _with(payload: JsonValue, results: Mapping[str, JsonValue]) -> JsonValue:
+    return {**payload, ARGS: {**payload[ARGS], **results}}
 
 
 def is_call(payload: object) -> bool:
     """Whether *payload* is a call of a task function."""
     return (
         isinstance(payload, dict)
-        and len(payload) == 2  # noqa: PLR2004 (those two)
-        and TASK in payload
-        and isinstance(payload.get(ARGS), dict)
+        and payload.keys() - {RESULTS} == {TASK, ARGS}
+        and isinstance(payload[ARGS], dict)
+        and isinstance(payload.get(RESULTS, {}), dict)
     )

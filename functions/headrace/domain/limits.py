@@ -1,6 +1,9 @@
-"""Every limit of the contract, once, and what is wrong with a value that is beyond one.
+"""The limits of the contract, and what is wrong with a value that is beyond one.
 
-Sizes are bytes of UTF-8, durations seconds.  Every surface that takes values from people (API, SDK,
+Sizes are bytes of UTF-8, durations seconds.  The bounds of a queue setting are in its declaration
+(``queue_settings``), unless another module needs them.
+
+Every surface that takes values from people (API, SDK,
 Spark, console) asks the functions here, so that one limit has one wording everywhere; each returns
 a message that goes on behind the name of the field, or None where nothing is wrong.
 """
@@ -43,7 +46,6 @@ OFFLOAD_BYTES: Final = (KIB, 256 * KIB)  # from which size on a text is kept els
 RESULT_BYTES: Final = 32 * KIB
 PROGRESS_BYTES: Final = 4 * KIB
 ERROR_BYTES: Final = 4 * KIB  # one entry, as JSON
-DESCRIPTION_BYTES: Final = 1024
 REASON_BYTES: Final = 500  # why somebody did something
 WORKER_BYTES: Final = 256
 WORKER_VERSION_BYTES: Final = 64
@@ -105,19 +107,11 @@ BASE_SECONDS: Final = (0, 86_400)
 RETRY_DELAY_SECONDS: Final = (0, 2_592_000)
 JITTER: Final = (0, 1)
 INTERVALS: Final = (1, 100)
-SHARDS: Final = (1, 64)
-AGING_SECONDS: Final = (1, 86_400)  # by which a high priority is ahead
 WEIGHT: Final = (0.01, 1_000)  # of a group
 GROUP_INFLIGHT: Final = (0, 100)  # max_inflight_per_group
 WEIGHTS: Final = 1_000  # groups of a queue with a weight
 INFLIGHT: Final = (0, 10_000)  # max_inflight_tasks
-INTERVAL_UNITS: Final = 86_400  # of a token bucket; a day of seconds
-ALERT_AGE_SECONDS: Final = (1, 31_536_000)  # of the oldest ready task
-ALERT_DEAD: Final = (1, 1_000_000)  # tasks in a minute
-ALERT_SILENCE_SECONDS: Final = (60, 31_536_000)  # without a worker; looks are a minute apart
 TARGET_URL_BYTES: Final = 2_048
-TARGET_TIMEOUT_SECONDS: Final = (1, 300)
-TARGET_CONCURRENCY: Final = (1, 500)
 TARGET_HEADERS: Final = 20
 TARGET_HEADER_BYTES: Final = 4 * KIB  # names and values together
 TARGET_ANSWER_BYTES: Final = 64 * KIB  # that are read of one

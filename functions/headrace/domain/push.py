@@ -159,7 +159,7 @@ class Target:
         setting(
             "Timeout",
             "For one request, the answer included.",
-            limits.TARGET_TIMEOUT_SECONDS,
+            (1, 300),
             short="target_timeout",
         ),
     ] = 30
@@ -168,7 +168,7 @@ class Target:
         setting(
             "Concurrency",
             "Requests at the same time.",
-            limits.TARGET_CONCURRENCY,
+            (1, 500),
             short="target_concurrency",
         ),
     ] = 10

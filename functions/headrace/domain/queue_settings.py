@@ -12,7 +12,7 @@ from headrace.domain.task import LANES, ORDINARY, RETURN_LANE, TURN_LANE, State
 from headrace.domain.task_groups import GroupSettings
 
 _TOKENS: Final = (1, limits.COUNT[1])
-_INTERVAL: Final = (1, limits.INTERVAL_UNITS)
+_INTERVAL: Final = (1, 86_400)
 
 
 TYPES: Final = {State.SUCCEEDED: "task.succeeded", State.DEAD: "task.dead"}
@@ -122,7 +122,7 @@ class PrioritySettings:
         setting(
             "High tasks ahead by",
             "A high task is ahead of a normal one by this time; a low task is behind by it.",
-            limits.AGING_SECONDS,
+            (1, 86_400),
             short="aging",
         ),
     ] = 300
@@ -150,7 +150,7 @@ class AlertSettings:
         setting(
             "Oldest ready",
             "Age of the oldest ready task.",
-            limits.ALERT_AGE_SECONDS,
+            (1, 31_536_000),
             short="alert_oldest",
         ),
     ] = None
@@ -159,7 +159,7 @@ class AlertSettings:
         setting(
             "Dead per minute",
             "Tasks that died in a minute; cancelled ones are not counted.",
-            limits.ALERT_DEAD,
+            (1, 1_000_000),
             short="alert_dead",
         ),
     ] = None
@@ -168,7 +168,7 @@ class AlertSettings:
         setting(
             "No workers for",
             "Time without a worker or a delivery.",
-            limits.ALERT_SILENCE_SECONDS,
+            (60, 31_536_000),
             short="alert_silence",
         ),
     ] = None
@@ -203,7 +203,7 @@ class QueueSettings:
         setting(
             "Description",
             "What the queue is for.",
-            (0, limits.DESCRIPTION_BYTES),
+            (0, 1024),
             short="description",
         ),
     ] = ""
@@ -248,7 +248,7 @@ class QueueSettings:
         setting(
             "Shards",
             "Each takes about 500 tasks a second. With 1, tasks are delivered by due time.",
-            limits.SHARDS,
+            (1, 64),
             short="shards",
         ),
     ] = 1

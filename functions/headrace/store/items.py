@@ -14,7 +14,7 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, get_args, get_type_hints
 
 from headrace.domain.change import Entry
-from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import (
     BatchEnd,
     ErrorKind,
@@ -27,6 +27,7 @@ from headrace.domain.task import (
     TaskError,
 )
 from headrace.domain.times import EPOCH, MICROSECOND, instant_of, micros_of
+from headrace.domain.values import decoder
 from headrace.store import keys
 
 Value = dict[str, Any]  # one attribute in DynamoDB's own JSON, such as {"N": "5"}
@@ -57,29 +58,15 @@ def _number(text: str) -> int | float:
 
 
 def _error_text(error: TaskError) -> str:
-    stored = {**asdict(error), "at": micros_of(error.at)}
-    if error.started_at is None:
-        del stored["started_at"]
-    else:
-        stored["started_at"] = micros_of(error.started_at)
-    return _dump(stored)
+    times = {"at": error.at, "started_at": error.started_at}
+    stored = {**asdict(error), **{name: at and micros_of(at) for name, at in times.items()}}
+    return _dump({name: value for name, value in stored.items() if name != "started_at" or value})
 
 
 def _error(text: str) -> TaskError:
     stored = json.loads(text)
-    began = stored.get("started_at")
-    return TaskError(
-        **{
-            **stored,
-            "at": instant_of(stored["at"]),
-            "kind": ErrorKind(stored["kind"]),
-            "started_at": None if began is None else instant_of(began),
-        }
-    )
-
-
-def _hop_text(hop: Hop) -> str:
-    return _dump([hop.queue, micros_of(hop.at)])
+    times = {name: instant_of(stored[name]) for name in ("at", "started_at") if name in stored}
+    return TaskError(**{**stored, **times, "kind": ErrorKind(stored["kind"])})
 
 
 def _hop(text: str) -> Hop:
@@ -87,18 +74,10 @@ def _hop(text: str) -> Hop:
     return Hop(queue, instant_of(at))
 
 
-def _member_text(one: Membership) -> str:
-    return _dump([one.batch, int(one.inherited), one.spawned])
-
-
 def member(text: str) -> Membership:
     """Return the membership that *text* encodes."""
     batch, inherited, spawned = json.loads(text)
     return Membership(batch, bool(inherited), spawned)
-
-
-def _offloaded_text(one: OffloadedText) -> str:
-    return f"{one.bytes} {one.sha256} {one.name}"
 
 
 def offloaded(text: str) -> OffloadedText:
@@ -112,11 +91,7 @@ def retry_text(retry: RetryStrategy) -> str:
     return _dump(asdict(retry))
 
 
-def _retry(text: str) -> RetryStrategy:
-    stored = json.loads(text)
-    return RetryStrategy(
-        **{**stored, "kind": Backoff(stored["kind"]), "intervals": tuple(stored["intervals"])}
-    )
+_retry: Final = decoder(RetryStrategy).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +128,13 @@ ERRORS: Final = Form(
     lambda value: tuple(_error(entry["S"]) for entry in value["L"]),
 )
 TRAIL: Final = Form(
-    lambda trail: {"L": [{"S": _hop_text(hop)} for hop in trail]},
+    lambda trail: {"L": [{"S": _dump([hop.queue, micros_of(hop.at)])} for hop in trail]},
     lambda value: tuple(_hop(entry["S"]) for entry in value["L"]),
 )
 MEMBERS: Final = Form(
-    lambda members: {"L": [{"S": _member_text(one)} for one in members]},
+    lambda members: {
+        "L": [{"S": _dump([one.batch, int(one.inherited), one.spawned])} for one in members]
+    },
     lambda value: tuple(member(entry["S"]) for entry in value["L"]),
 )
 BATCH: Final = Form(
@@ -165,7 +142,8 @@ BATCH: Final = Form(
     lambda value: BatchEnd(**json.loads(value["S"])),
 )
 OFFLOADED: Final = Form(
-    lambda one: {"S": _offloaded_text(one)}, lambda value: offloaded(value["S"])
+    lambda one: {"S": f"{one.bytes} {one.sha256} {one.name}"},
+    lambda value: offloaded(value["S"]),
 )
 
 

@@ -11,7 +11,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.task import Place, State, Task
 from headrace.domain.times import micros_of
 from headrace.domain.transitions import TaskWrite
-from headrace.store.base import Noting, Record, Store
+from headrace.store.base import Record, RecordWrite, Store
 from headrace.store.items import to_item
 from tests.manual_clock import ManualClock
 from tests.wrapped_store import WrappedStore
@@ -38,7 +38,7 @@ class Streamed:
         changes: Sequence[Change],
         *,
         partly: bool = False,
-        noting: Noting | None = None,
+        noting: RecordWrite | None = None,
     ) -> list[Outcome]:
         """Make each change on its own, as the store does; the first with what is *noting*."""
         outcomes = []
@@ -47,7 +47,7 @@ class Streamed:
             noting = None
         return outcomes
 
-    def _commit(self, change: Change, *, partly: bool, noting: Noting | None) -> Outcome:
+    def _commit(self, change: Change, *, partly: bool, noting: RecordWrite | None) -> Outcome:
         ids = list(_ids(change))
         with self._lock:
             before = self._found(ids)

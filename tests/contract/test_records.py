@@ -10,7 +10,7 @@ from headrace.domain.change import Change, Refused
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
-from headrace.store.base import Noting, NotingRefused, Record, Store
+from headrace.store.base import Record, RecordConflict, RecordWrite, Store
 
 pytestmark = pytest.mark.gate
 
@@ -75,8 +75,8 @@ def test_a_record_is_dropped_if_it_has_the_version_that_is_named(store: Store) -
 def test_where_the_noting_is_refused_no_change_is_made(store: Store, replaces: int | None) -> None:
     store.put_record(ONE, replaces=None)
 
-    with pytest.raises(NotingRefused):
-        store.commit([new_task("tsk_a")], noting=Noting(replace(ONE, body={"n": 3}), replaces))
+    with pytest.raises(RecordConflict):
+        store.commit([new_task("tsk_a")], noting=RecordWrite(replace(ONE, body={"n": 3}), replaces))
 
     assert stored(store)[0] == (1, 1)
     assert not store.read(["tsk_a"])
@@ -85,7 +85,7 @@ def test_where_the_noting_is_refused_no_change_is_made(store: Store, replaces: i
 def test_a_change_that_is_refused_leaves_the_noting(store: Store) -> None:
     store.commit([new_task("tsk_a", "1")])
 
-    (outcome,) = store.commit([new_task("tsk_a", "2")], noting=Noting(ONE, None))
+    (outcome,) = store.commit([new_task("tsk_a", "2")], noting=RecordWrite(ONE, None))
 
     assert isinstance(outcome, Refused)
     assert stored(store)[0] == (1, 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.domain.change import Change, Outcome
 from headrace.domain.transitions import TaskWrite
-from headrace.store.base import Noting, Record
+from headrace.store.base import Record, RecordWrite
 from headrace.store.dynamo import DynamoStore
 from tests.streamed import Streamed
 
@@ -31,7 +31,7 @@ class LoggedTables:
         self._now = now
 
     def commit(
-        self, changes: Sequence[Change], *, partly: bool = False, noting: Noting | None = None
+        self, changes: Sequence[Change], *, partly: bool = False, noting: RecordWrite | None = None
     ) -> list[Outcome]:
         """Make each change, and log it."""
         return self._stream.commit(changes, partly=partly, noting=noting)

@@ -1,8 +1,8 @@
-"""Which tasks of a queue are meant: one filter for lists, counts and bulk actions.
+"""The filter that selects tasks of a queue, for lists, counts and bulk actions.
 
-Errors that are the same fault share a fingerprint: type and message without what is particular to
-one task.  The console groups and filters by it; in the lake's table of failures Spark works with
-the same ``BLANKS``.
+Similar errors share a fingerprint: a hash of type and message without ids, numbers and quoted
+texts.  The console groups errors by it.  Spark computes the same fingerprint from ``BLANKS``, for
+the lake's table of failures.
 """
 
 import re
@@ -20,7 +20,7 @@ from headrace.domain.texts import read_payload, text_at
 from headrace.domain.times import MICROSECOND
 
 MESSAGE: Final = 1024
-"""Characters of an error's message that the lake keeps, so only they count."""
+"""The lake keeps this many characters of a message, so the fingerprint uses no more."""
 
 LENGTH: Final = 16
 FINGERPRINT_RE: Final = re.compile(rf"[0-9a-f]{{{LENGTH}}}", re.ASCII)
@@ -36,7 +36,7 @@ BLANKS: Final = (
     (r"[0-9]+([.,:][0-9]+)*", "?"),
     (r"\s+", " "),
 )
-"""What is taken out of a message in lower case, in order: quoted texts, ids, hex, numbers, space.
+"""Patterns to replace in a message in lower case, in order: quotes, ids, hex, numbers, space.
 
 Expressions mean the same to Python (ASCII) and to Java.
 """
@@ -59,17 +59,17 @@ def _fingerprint(kind: str, message: str) -> str:
 
 
 def fingerprint_of(task: Task) -> str:
-    """Return the fingerprint of what *task* died or last failed of."""
+    """Return the fingerprint of the latest error of *task*."""
     return fingerprint(*fault_of(task))
 
 
 _TRIED_BEFORE: Final = {State.ENQUEUED: 0, State.INFLIGHT: 1}
 
 
-def fault_stands(state: State, attempts: int, *, cancelled: bool) -> bool:
-    """Return whether a task has ended of its latest error, or is being tried again after it.
+def is_error_current(state: State, attempts: int, *, cancelled: bool) -> bool:
+    """Return whether the latest error of a task ended it, or caused the retry that it waits for.
 
-    A restarted or moved task begins a new life; its errors are of the past.
+    A restart or a move begins a new life; errors before it are no longer current.
     """
     if state is State.DEAD:
         return not cancelled
@@ -78,7 +78,7 @@ def fault_stands(state: State, attempts: int, *, cancelled: bool) -> bool:
 
 
 def fault_of(task: Task) -> tuple[str, str]:
-    """Return type and message of the latest error, or without errors why the task is dead."""
+    """Return type and message of the latest error; without errors, the reason of the death."""
     if not task.errors:
         return "", str(task.dead_reason or "")
     latest = task.errors[-1]
@@ -102,19 +102,19 @@ class NewerRecord(Unavailable):
 
 
 ORDER: Final = (State.ENQUEUED, State.INFLIGHT, State.DEAD, State.SUCCEEDED)
-"""Several states come one after the other in this order."""
+"""A list of several states shows them in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """A stretch of one state's own time, both ends included."""
+    """A period of the time by which the index sorts a state; both ends are included."""
 
     state: State
     since: datetime | None = None
     until: datetime | None = None
 
     def holds(self, task: Task) -> bool:
-        """Return whether *task*, as read, is where the index said."""
+        """Return whether *task* has this state and its time is in this period."""
         return task.state is self.state and self.contains(
             task.due_at if task.state is State.ENQUEUED else task.scheduled_at
         )
@@ -126,7 +126,7 @@ class TimeSpan:
         )
 
     def within(self, after: datetime | None, before: datetime | None) -> "TimeSpan":
-        """Return the part of this span that lies after *after* and before *before*."""
+        """Return the part of this period between *after* and *before*."""
         since = max((at for at in (self.since, after) if at), default=None)
         until = min((at for at in (self.until, before) if at), default=None)
         return replace(self, since=since, until=until)
@@ -147,7 +147,7 @@ def _meanings(now: datetime) -> dict[str, set[TimeSpan]]:
 
 
 STATE_WORDS: Final = tuple(_meanings(datetime(1970, 1, 1, tzinfo=UTC)))
-"""What the ``state`` filter understands: stored states, derived ones, aliases."""
+"""The words of the ``state`` filter: stored states, derived states, aliases."""
 
 
 _WAITS: Final = {Status.READY: datetime(1970, 1, 1, tzinfo=UTC)}
@@ -177,12 +177,11 @@ def check_states(words: Sequence[str], *, name: str = "state") -> None:
 class TaskFilter:
     """Selects the tasks that fulfil every named condition; without conditions, every task.
 
-    ``scheduled_after`` and ``scheduled_before`` are about a state's own time: due, end of the
-    lease as first granted, finish; both bounds are excluded.  ``error`` is a part of the latest
-    error's type, message or detail, upper or lower case.  ``fingerprint`` is that of what a
-    task has ended of or is being tried again after: one that was cancelled did not end of its
-    latest error, and one that was restarted, has moved on or succeeded is past it.  ``payload``
-    has the text of values by their paths (see ``payload_paths``), ``id_prefix`` how an id begins.
+    ``scheduled_after`` and ``scheduled_before`` limit the time by which the index sorts a state:
+    the due time, the end of the lease as first granted, or the finish.  Both are excluded.
+    ``error`` is a part of the latest error's type, message or detail, in upper or lower case.
+    ``fingerprint`` is that of the current error (``is_error_current``).  ``payload`` has the text
+    of values by their paths; ``id_prefix`` is the beginning of the id.
     """
 
     states: tuple[str, ...] = ()
@@ -199,7 +198,7 @@ class TaskFilter:
     id_prefix: str | None = None
 
     def spans(self, now: datetime) -> tuple[TimeSpan, ...]:
-        """Return where the index has the tasks that may be meant, in the order of lists.
+        """Return the parts of the index that may have matching tasks, in the order of lists.
 
         Raises InvalidRequest for a word that is no state.
         """
@@ -220,7 +219,7 @@ class TaskFilter:
         return tuple(sorted(possible, key=lambda span: ORDER.index(span.state)))
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields that are set, as JSON: the audit keeps them."""
+        """Return the fields that are set, as JSON for the audit."""
         kept = asdict(self)
         states = ",".join(kept.pop("states")) or None
         some = {name: kept[name] or None for name in ("tags", "payload")}
@@ -235,7 +234,7 @@ class TaskFilter:
     def of_fields(cls, named: Mapping[str, Any]) -> Self:
         """Return the filter that fields() wrote.
 
-        Raises NewerRecord for any other field: without it the filter would mean more tasks.
+        Raises NewerRecord for an unknown field: without it the filter would select more tasks.
         """
         for name in named:
             if name != "state" and name not in cls.__dataclass_fields__:
@@ -252,7 +251,7 @@ class TaskFilter:
 
     @property
     def by_index(self) -> bool:
-        """Return whether the index alone can answer: states and times, nothing of the task."""
+        """Return whether the filter names only states and times, which the index has."""
         named: tuple[object, ...]
         named = (self.worker, self.min_attempts, self.error, self.fingerprint, self.priority)
         named = (*named, self.group_key, self.id_prefix)
@@ -263,15 +262,15 @@ class TaskFilter:
         """Return whether a time is named."""
         return self.scheduled_after is not None or self.scheduled_before is not None
 
-    def may_mean(self, entry: Entry) -> bool:
-        """Return whether the index entry allows the task of *entry* to match."""
+    def may_match(self, entry: Entry) -> bool:
+        """Return whether the task of this index entry may match."""
         other = entry.knows_group and self.group_key not in (None, entry.group_key)
         return not other and entry.task_id.startswith(self.id_prefix or "")
 
-    def means(self, task: Task) -> bool:
-        """Return whether *task* matches, whatever its state and times are.
+    def matches(self, task: Task) -> bool:
+        """Return whether *task* matches, apart from its state and times.
 
-        Where ``payload`` is named, *task* must come with its own.
+        If the filter has ``payload``, *task* must have been read with its payload.
         """
         named: tuple[tuple[object, object], ...] = (
             (self.priority, task.priority),
@@ -287,7 +286,7 @@ class TaskFilter:
             return False
         if self.error is not None and not _mentions(task, self.error):
             return False
-        if self.fingerprint is not None and self.fingerprint != standing_fault_of(task):
+        if self.fingerprint is not None and self.fingerprint != current_fingerprint_of(task):
             return False
         return not self.payload or _holds(task, self.payload)
 
@@ -295,9 +294,9 @@ class TaskFilter:
 EVERY_TASK: Final = TaskFilter()
 
 
-def standing_fault_of(task: Task) -> str | None:
-    """Return the fingerprint of what *task* has ended of or is tried again after, if of any."""
-    stands = fault_stands(task.state, task.attempts, cancelled=task.cancelled)
+def current_fingerprint_of(task: Task) -> str | None:
+    """Return the fingerprint of the current error of *task*, or None."""
+    stands = is_error_current(task.state, task.attempts, cancelled=task.cancelled)
     return fingerprint_of(task) if stands else None
 
 

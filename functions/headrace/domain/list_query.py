@@ -1,7 +1,8 @@
 """Queries of lists without an index: each of a row's values is compared.
 
-The terms are those of ``query_grammar``, and all must hold.  A word without a key is a part of any
-text of the row, in whichever case.  A key that may have several values is met by one of them.
+The terms are those of ``domain.query``, and a row must match all of them.  A word without a key
+matches a part of any text of the row, in upper or lower case.  Of a key with several values, one
+must match.
 """
 
 import re
@@ -17,63 +18,63 @@ Fits: TypeAlias = Callable[[Any, Any], bool]
 """Returns whether a row's value fits the wanted value."""
 
 
-def exactly(wanted: object, there: object) -> bool:
+def equals(wanted: object, there: object) -> bool:
     """Return whether both are equal, or the row's value equals one of several wanted values."""
     return there in wanted if isinstance(wanted, tuple) else there == wanted
 
 
-def a_part(wanted: str, there: str) -> bool:
+def contains(wanted: str, there: str) -> bool:
     """Return whether the row's value contains *wanted*, in upper or lower case."""
     return wanted.casefold() in there.casefold()
 
 
-def the_beginning(wanted: str, there: str) -> bool:
+def starts_with(wanted: str, there: str) -> bool:
     """Return whether the row's value begins with *wanted*."""
     return there.startswith(wanted)
 
 
-def not_before(wanted: datetime, there: datetime) -> bool:
+def at_or_after(wanted: datetime, there: datetime) -> bool:
     """Return whether the row's instant is at or after the wanted instant."""
     return there >= wanted
 
 
-def earlier(wanted: datetime, there: datetime) -> bool:
+def is_before(wanted: datetime, there: datetime) -> bool:
     """Return whether the row's instant is before the wanted instant."""
     return there < wanted
 
 
 @dataclass(frozen=True, slots=True)
 class ListKey(Generic[Row]):
-    """A key: how its value is read, which values a row has of it, and when they fit."""
+    """A key: how to read its wanted value, the values of a row, and how to compare them."""
 
     reads: ReadValue
     values: Callable[[Row, datetime], Iterable[Any]]
-    fits: Fits = exactly
+    fits: Fits = equals
 
 
 @dataclass(frozen=True, slots=True)
 class _Term(Generic[Row]):
-    """One term as it is written, and what tells whether a row has it."""
+    """One term as it is written, and the function that compares a row with it."""
 
     text: str
-    means: Callable[[Row, datetime], bool] = field(repr=False, compare=False)
+    matches: Callable[[Row, datetime], bool] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery(Generic[Row]):
-    """What a text asks of a list; ``named`` are the values by their keys."""
+    """A query of a list; ``named`` has the wanted values by their keys."""
 
     terms: tuple[_Term[Row], ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def text(self) -> str:
-        """The text that is read as this query: a cursor is good for one such text only."""
+        """The text of this query; a cursor is valid only for the same text."""
         return " ".join(term.text for term in self.terms)
 
-    def means(self, row: Row, now: datetime) -> bool:
-        """Return whether *row* fulfils the whole query at *now*."""
-        return all(term.means(row, now) for term in self.terms)
+    def matches(self, row: Row, now: datetime) -> bool:
+        """Return whether *row* matches every term at *now*."""
+        return all(term.matches(row, now) for term in self.terms)
 
     def without_each(self) -> Iterator[tuple[str, str]]:
         """Yield each term, and the text of the query without it."""
@@ -83,12 +84,12 @@ class ListQuery(Generic[Row]):
 
 
 EVERY_ROW: Final[ListQuery[Any]] = ListQuery()
-"""What asks for nothing in particular."""
+"""The query that every row matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListLanguage(Generic[Row]):
-    """The keys of one list, and the texts of a row in which words are looked for."""
+    """The keys of one list, and the texts of a row that are searched for words."""
 
     keys: Mapping[str, ListKey[Row]]
     texts: Callable[[Row], Iterable[str]]
@@ -96,7 +97,7 @@ class ListLanguage(Generic[Row]):
     def read(self, text: str) -> ListQuery[Row]:
         """Return the query that *text* means.
 
-        Raises InvalidRequest of the field ``query`` that says at which character what is wrong.
+        Raises InvalidRequest for the field ``query``, with the position of the fault in the text.
         """
         reading = QueryText(text)
         terms: list[_Term[Row]] = []
@@ -120,21 +121,21 @@ class ListLanguage(Generic[Row]):
     def terms_of(self, row: Row, now: datetime) -> Iterator[str]:
         """Yield the terms that would find *row*, of the keys whose values are compared whole."""
         for name, key in self.keys.items():
-            if key.fits is exactly:
+            if key.fits is equals:
                 yield from (_written(name, value) for value in key.values(row, now) if value != "")
 
     def _word(self, word: str) -> _Term[Row]:
-        def means(row: Row, _now: datetime) -> bool:
-            return any(a_part(word, text) for text in self.texts(row))
+        def matches(row: Row, _now: datetime) -> bool:
+            return any(contains(word, text) for text in self.texts(row))
 
-        return _Term(written_word(word), means)
+        return _Term(written_word(word), matches)
 
 
 def _named(name: str, key: ListKey[Row], wanted: object) -> _Term[Row]:
-    def means(row: Row, now: datetime) -> bool:
+    def matches(row: Row, now: datetime) -> bool:
         return any(key.fits(wanted, there) for there in key.values(row, now))
 
-    return _Term(_written(name, wanted), means)
+    return _Term(_written(name, wanted), matches)
 
 
 def _written(name: str, value: object) -> str:

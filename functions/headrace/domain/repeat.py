@@ -204,20 +204,22 @@ class NotedBatch:
             and task.lease_expires_at > now
         )
 
-    def check_over(self, tasks: Iterable[Task], *, queues: Collection[str], now: datetime) -> None:
-        """Raise Unavailable while some of *tasks*, as read, may still come under its leases.
+    def check_finished(
+        self, tasks: Iterable[Task], *, queues: Collection[str], now: datetime
+    ) -> None:
+        """Raise Unavailable while the first try may still lease some of *tasks*, as read.
 
-        Those are of *queues*, the names that the request has.
+        *queues* are the names of the request; tasks of other queues are not checked.
         """
         waiting = (task for task in tasks if task.queue in queues)
         if now < self.until and any(map(self._may_come, waiting)):
             raise still_running(self.at, self.until, now=now)
 
     def _may_come(self, task: Task) -> bool:
-        """A task that waits and was not delivered since: it may be leased the next moment.
+        """Return whether the first try may still lease *task*, which waits.
 
-        Not a task that fell due after its leases, such as one that was restarted since, or a later
-        task of its id: a lease asks for that by one of the two times, whichever it saw.
+        It cannot if the task was delivered since, or fell due later, for example by a restart.  A
+        lease is conditional on one of the two times, so the earlier one decides.
         """
         delivered_since = task.started_at is not None and task.started_at >= self.at
         due = self.latest is None or min(task.due_at, task.scheduled_at) <= self.latest

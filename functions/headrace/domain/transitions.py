@@ -10,7 +10,7 @@ from enum import StrEnum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.domain.batch import HASHES, BatchDelta, hash_of
-from headrace.domain.filters import fault_of, fault_stands, fingerprint
+from headrace.domain.filters import fault_of, fingerprint, is_error_current
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import Membership, State, Task
 from headrace.domain.times import EPOCH, micros_of
@@ -138,7 +138,7 @@ def _failure(task: Task | None, spot: Spot | None) -> tuple[bool, TaskFault | No
         return False, None
     dead = spot[1] is State.DEAD
     cancelled = dead and task.cancelled
-    if not fault_stands(spot[1], task.attempts, cancelled=cancelled):
+    if not is_error_current(spot[1], task.attempts, cancelled=cancelled):
         return cancelled, None
     kind, message = fault_of(task)
     fault = TaskFault(fingerprint(kind, message), dead, kind, message, task.id, task.worker or "")

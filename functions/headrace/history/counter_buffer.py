@@ -1,4 +1,4 @@
-"""One buffer of the counters: the numbers since its last flush; see ``counters``."""
+"""A buffer of the recorder: the numbers since its last flush; see ``counters``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class Buffer:
             counted.drop_numbers(queue)
         self.tally.merge(counted)
 
-    def begin_anew(self, queue: str, recounted: int) -> None:
+    def drop_counts_until(self, queue: str, recounted: int) -> None:
         """Drop the numbers of *queue* up to the time of a recount, also those of late changes."""
         self.recounted[queue] = recounted
         self.tally.drop_numbers(queue)
@@ -79,7 +79,7 @@ class Buffer:
         live = 0 if live is None else live + delta.live
         if live > 0:
             self.live[batch_id] = live
-            while len(self.live) > WATCHED:  # drop the batch without changes for longest
+            while len(self.live) > WATCHED:  # the batch that has been without changes for longest
                 self.live.pop(next(iter(self.live)))
         known = self.batches.setdefault(batch_id, BatchDelta())
         known.merge(delta)

@@ -215,7 +215,7 @@ class Counters(ServicePart):
         count these if they come later.  A call that raises Unavailable must be repeated.
         """
         was = self.counts(queue, self.buffers())
-        self.change_buffers(lambda buffer: buffer.begin_anew(queue, until))
+        self.change_buffers(lambda buffer: buffer.drop_counts_until(queue, until))
         now = micros_of(self.now())
 
         def set_faults(known: QueueFaults) -> bool:

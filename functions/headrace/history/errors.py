@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
-from headrace.domain.filters import standing_fault_of
+from headrace.domain.filters import current_fingerprint_of
 from headrace.domain.task import State, Task
 from headrace.domain.times import instant_of, micros_of
 from headrace.history.faults import FAULTS, FaultCount, QueueFaults
@@ -114,7 +114,7 @@ class ErrorOperations(ServicePart):
         samples = {}
         for group in groups:
             task = found.get(group.sample)
-            fault = None if task is None else standing_fault_of(task)
+            fault = None if task is None else current_fingerprint_of(task)
             if task is None or fault is None or not by.covers(task.queue):
                 continue
             if group.fingerprint in ("", fault):

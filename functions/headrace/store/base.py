@@ -105,14 +105,14 @@ def record_of(item: ControlItem) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Noting:
+class RecordWrite:
     """A record to write before changes, and the version that it replaces (None: no record)."""
 
     record: Record
     replaces: int | None
 
 
-class NotingRefused(Exception):
+class RecordConflict(Exception):
     """The stored version of a record differs from the expected one, so no change was made."""
 
 
@@ -180,7 +180,7 @@ class Store(Protocol):
         changes: Sequence[Change],
         *,
         partly: bool = False,
-        noting: Noting | None = None,
+        noting: RecordWrite | None = None,
     ) -> list[Outcome]:
         """Make each change if its conditions hold; return the outcomes in the same order.
 
@@ -189,7 +189,7 @@ class Store(Protocol):
 
         The record of *noting* is written before the changes, or with them in one transaction, so
         that every reader of a change finds the record.  If its version does not match,
-        this raises NotingRefused and makes no change.
+        this raises RecordConflict and makes no change.
         """
 
     def claim(self, claim: Claim) -> None:

@@ -20,7 +20,7 @@ from headrace.domain.change import Change, Outcome
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.offload import ObjectStore, Offload, StoredObject
-from headrace.store.base import Noting, Record, Store
+from headrace.store.base import Record, RecordWrite, Store
 from headrace.store.lake import s3_place
 
 _SLASH: Final = "~"  # in place of a slash in a file's name; no task id has one
@@ -311,7 +311,7 @@ class Offloading:
         changes: Sequence[Change],
         *,
         partly: bool = False,
-        noting: Noting | None = None,
+        noting: RecordWrite | None = None,
     ) -> list[Outcome]:
         """Make *changes* as the store does; raises Unavailable if objects cannot be written."""
         return self._store.commit(self._put(changes), partly=partly, noting=noting)

@@ -19,7 +19,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.task import State
-from tests.unit.worker.worker_harness import SOON, Noting, WorkerHarness
+from tests.unit.worker.worker_harness import SOON, RecordWrite, WorkerHarness
 from tests.waiting import until
 
 # ------------------------------------------------------------------------------------- running
@@ -115,7 +115,7 @@ def test_the_soft_limit_lets_a_handler_tidy_up(harness: WorkerHarness) -> None:
 
 
 def test_observers_hear_what_happens_and_harm_nothing(harness: WorkerHarness) -> None:
-    class Failing(Noting):
+    class Failing(RecordWrite):
         def started(self, task: Any, route: Any) -> None:
             super().started(task, route)
             raise RuntimeError("a fault of the observer")

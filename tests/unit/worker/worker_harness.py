@@ -49,7 +49,7 @@ class RunningClock(ManualClock):
         self._ahead += max(0.0, (time - self.now).total_seconds())
 
 
-class Noting(Observer):
+class RecordWrite(Observer):
     """Notes what a worker notifies its observers of."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class WorkerHarness:
         )
         self.calls: list[httpx.Request] = []
         self.app = App()
-        self.noting = Noting()
+        self.noting = RecordWrite()
         self.begun = threading.Semaphore(0)
         self.go_on = threading.Event()
         self.caught: list[BaseException] = []

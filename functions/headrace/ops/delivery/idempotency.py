@@ -1,12 +1,13 @@
 """Dequeues with an ``Idempotency-Key``: a repeat gets the tasks that the first try has leased.
 
-A call records the tasks that it is about to lease in one record, before the first lease is written
-or in one transaction with it, and all its leases begin with one tag.  So a repeat finds them
-wherever the first try ended: its answer lost, its process dead, or the write of its leases
-unanswered.  A call that finds no task writes no record, unless the caller says that it repeats
-itself: then a first try that still waits for tasks leases none after that answer.
+A call writes a record of the tasks that it is about to lease, before the first lease or in one
+transaction with it, and the ids of all its leases begin with one tag.  So a repeat finds the tasks
+even if the answer was lost, the process died, or the store did not answer.  A call that finds no
+task writes no record, unless the caller says that it is a repeat: then the record stops a first try
+that still waits for tasks.
 
-Under a group lease there is no record: the tag is made of the key, and the group names its tasks.
+A call under a lease group writes no record: the tag is derived from the key, and the group's tasks
+can be listed.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,21 +26,21 @@ from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
 from headrace.ops.shared.leases import Leases, with_present_ends
 from headrace.ops.shared.service_part import ServicePart
-from headrace.store.base import Noting, NotingRefused, Record, Store
+from headrace.store.base import Record, RecordConflict, RecordWrite, Store
 
 NotedState: TypeAlias = tuple[repeat.NotedBatch | None, int | None]
 
 
 class Overtaken(Unavailable):
-    """Another try of the same dequeue goes before; nothing is leased."""
+    """Another try of the same dequeue has precedence; this one leases nothing."""
 
 
 @dataclass(slots=True)
 class DeliveryBatch:
-    """What one dequeue call leases.
+    """The leases of one dequeue call, and their record.
 
-    The call is over *within* a time.  ``attempt`` counts the caller's tries from 1, None when it
-    does not say.
+    The call ends *within* a time.  ``attempt`` is the number of the caller's try, from 1; None if
+    the caller does not send it.
     """
 
     store: Store
@@ -55,18 +56,18 @@ class DeliveryBatch:
 
     @property
     def state(self) -> NotedState:
-        """Return the noted tasks, and the version of the record, for an undo."""
+        """Return the recorded tasks and the version of the record, for ``restore``."""
         return self.noted, self.version
 
     def restore(self, before: NotedState) -> None:
-        """Forget what was noted since *before*, which was ``state``."""
+        """Return to the state *before*."""
         self.noted, self.version = before
 
     def leased_before(self, group: LeaseGroup | None, queues: Sequence[Queue]) -> list[Task] | None:
         """Return the tasks that an earlier try of the same call leased and still holds.
 
-        None: there was none, or it leased nothing.  Of tasks under a *group* the index may not know
-        yet, so that a few leased a moment ago can be missing.
+        None if there was no earlier try, or it leased nothing.  Under a *group* the index finds the
+        tasks; it may not show the latest yet.
         Raises IdempotencyConflict when the key was sent with another request, and Unavailable while
         an earlier try may still be leasing.
         """
@@ -85,9 +86,10 @@ class DeliveryBatch:
         if self.grouped or not changes or noted == self.noted:
             return self.store.commit(changes, partly=True)
         record = self._record(noted)
+        write = RecordWrite(record, self.version)
         try:
-            outcomes = self.store.commit(changes, partly=True, noting=Noting(record, self.version))
-        except NotingRefused:
+            outcomes = self.store.commit(changes, partly=True, noting=write)
+        except RecordConflict:
             why = "another try of this call is leasing, or has been answered"
             raise Overtaken(why) from None
         self.noted, self.version = noted, record.version
@@ -124,12 +126,12 @@ class DeliveryBatch:
             return None
         now = self.now()
         if not repeat.First.of(record.body).repeated_by(self.request, now=now):
-            self.version = record.version  # forgotten: what is noted takes its place
+            self.version = record.version  # expired: the next record replaces it
             return None
         batch = repeat.NotedBatch.of(record.body)
         tasks = list(self.store.read(batch.task_ids).values())
-        batch.check_over(tasks, queues=[queue.name for queue in queues], now=now)
-        if now < batch.until and not batch.closed:  # who leased them may still be at it
+        batch.check_finished(tasks, queues=[queue.name for queue in queues], now=now)
+        if now < batch.until and not batch.closed:  # the first try may still be running
             self.version = record.version
             if not self._write(replace(batch, closed=True)):
                 raise still_running(batch.at, batch.until, now=now)
@@ -150,7 +152,7 @@ class DeliveryBatch:
 
 
 class DeliveryBatches(ServicePart):
-    """Makes the batches of calls."""
+    """Creates the DeliveryBatch of each call."""
 
     def of(
         self,

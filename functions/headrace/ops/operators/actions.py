@@ -145,7 +145,7 @@ class ActionOperations(ServicePart):
         def meant(record: Record) -> Action | None:
             run = Action.of(record)
             own = _shows(run) and queue in (None, *run.touches)
-            return run if own and where.means(run, now) else None
+            return run if own and where.matches(run, now) else None
 
         return seek(
             self.store,

@@ -357,7 +357,7 @@ def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
 
 def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
     where = replace(where, payload={})  # compared before, and it never changes
-    return where.means(task) and any(span.holds(task) for span in where.spans(now))
+    return where.matches(task) and any(span.holds(task) for span in where.spans(now))
 
 
 def _as_seen(snapshot: TaskSnapshot, where: TaskFilter, task: Task, now: datetime) -> bool:

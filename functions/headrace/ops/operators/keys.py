@@ -233,7 +233,7 @@ class KeyOperations(ServicePart):
         def own(record: Record) -> ShownKey | None:
             key = key_records.from_record(record).key
             listed = by.covers_all(key.queues) and not key.forgotten(now)
-            return key if listed and where.means(key, now) else None
+            return key if listed and where.matches(key, now) else None
 
         return seek(
             self.store,

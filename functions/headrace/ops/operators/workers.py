@@ -68,7 +68,7 @@ class WorkerOperations(ServicePart):
         def seen(record: Record) -> LiveWorker | None:
             worker = self._living(record)
             known = _as_seen_by(by, worker) if worker else None
-            return known if known and where.means(known, now) else None
+            return known if known and where.matches(known, now) else None
 
         return seek(
             self.store,
@@ -95,7 +95,7 @@ class WorkerOperations(ServicePart):
 
         def seen(record: Record) -> LiveWorker | None:
             worker = self._as_remembered(by, record)
-            return worker if worker and where.means(worker, now) else None
+            return worker if worker and where.matches(worker, now) else None
 
         return seek(
             self.store,

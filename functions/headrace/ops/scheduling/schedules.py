@@ -140,7 +140,7 @@ class Schedules(ServicePart):
 
         def own(record: Record) -> Schedule | None:
             schedule = schedule_records.from_record(record)
-            own = by.covers(schedule.queue) and where.means(schedule, now)
+            own = by.covers(schedule.queue) and where.matches(schedule, now)
             return schedule if own else None
 
         kind, store = schedule_records.KIND, self.store

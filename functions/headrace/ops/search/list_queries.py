@@ -9,11 +9,11 @@ from headrace.domain.batch import TaskBatch
 from headrace.domain.list_query import (
     ListKey,
     ListLanguage,
-    a_part,
+    at_or_after,
     called_function,
-    earlier,
-    not_before,
-    the_beginning,
+    contains,
+    is_before,
+    starts_with,
 )
 from headrace.domain.operate import ActionStatus, BulkAction
 from headrace.domain.query import (
@@ -61,7 +61,7 @@ def _audit_texts(entry: AuditRecord) -> Iterable[str]:
 
 WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
     {
-        "name": ListKey(_TEXT, lambda one, _: [one.heartbeat.name], a_part),
+        "name": ListKey(_TEXT, lambda one, _: [one.heartbeat.name], contains),
         "host": ListKey(_TEXT, lambda one, _: [one.heartbeat.host]),
         "queue": ListKey(queue_name, lambda one, _: one.heartbeat.queues),
         "version": ListKey(_TEXT, lambda one, _: [one.heartbeat.version]),
@@ -73,7 +73,7 @@ WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
 
 BATCHES: Final[ListLanguage[TaskBatch]] = ListLanguage(
     {
-        "id": ListKey(task_id, lambda one, _: [one.id], the_beginning),
+        "id": ListKey(task_id, lambda one, _: [one.id], starts_with),
         "state": ListKey(
             one_of("open", "running", "ended", "cancelled"), lambda one, _: [_batch_state(one)]
         ),
@@ -86,7 +86,7 @@ BATCHES: Final[ListLanguage[TaskBatch]] = ListLanguage(
 
 SCHEDULES: Final[ListLanguage[Schedule]] = ListLanguage(
     {
-        "name": ListKey(_TEXT, lambda one, _: [one.name], a_part),
+        "name": ListKey(_TEXT, lambda one, _: [one.name], contains),
         "queue": ListKey(queue_name, lambda one, _: [one.queue]),
         "paused": ListKey(yes_or_no, lambda one, _: [one.settings.paused]),
         "task": ListKey(_TEXT, lambda one, _: [called_function(one.settings.payload)]),
@@ -97,7 +97,7 @@ SCHEDULES: Final[ListLanguage[Schedule]] = ListLanguage(
 
 KEYS: Final[ListLanguage[ShownKey]] = ListLanguage(
     {
-        "name": ListKey(_TEXT, lambda one, _: [one.name], a_part),
+        "name": ListKey(_TEXT, lambda one, _: [one.name], contains),
         "role": ListKey(one_of(*Role), lambda one, _: [one.role.value]),
         "queue": ListKey(queue_name, lambda one, _: one.queues, _of_key),
         "expired": ListKey(yes_or_no, lambda one, now: [one.expired(now)]),
@@ -108,7 +108,7 @@ KEYS: Final[ListLanguage[ShownKey]] = ListLanguage(
 
 QUEUES: Final[ListLanguage[Queue]] = ListLanguage(
     {
-        "name": ListKey(_TEXT, lambda one, _: [one.name], a_part),
+        "name": ListKey(_TEXT, lambda one, _: [one.name], contains),
         "paused": ListKey(
             yes_or_no, lambda one, _: [one.settings.dequeuing_settings.dequeuing_paused]
         ),
@@ -126,9 +126,9 @@ ACTIONS: Final[ListLanguage[Action]] = ListLanguage(
             one_of(*(status.lower() for status in ActionStatus)),
             lambda one, _: [one.status.lower()],
         ),
-        "reason": ListKey(_REASON, lambda one, _: [one.reason], a_part),
-        "after": ListKey(instant, lambda one, _: [one.started_at or one.as_of], not_before),
-        "before": ListKey(instant, lambda one, _: [one.started_at or one.as_of], earlier),
+        "reason": ListKey(_REASON, lambda one, _: [one.reason], contains),
+        "after": ListKey(instant, lambda one, _: [one.started_at or one.as_of], at_or_after),
+        "before": ListKey(instant, lambda one, _: [one.started_at or one.as_of], is_before),
     },
     lambda one: _some(one.action.value, one.by, one.reason, *one.touches),
 )
@@ -140,9 +140,9 @@ AUDIT: Final[ListLanguage[AuditRecord]] = ListLanguage(
         "actor": ListKey(_TEXT, lambda one, _: _actors(one)),
         "queue": ListKey(queue_name, lambda one, _: _some(one.queue)),
         "id": ListKey(_TEXT, lambda one, _: one.ids or ()),
-        "reason": ListKey(_REASON, lambda one, _: _some(one.reason), a_part),
-        "after": ListKey(instant, lambda one, _: [one.at], not_before),
-        "before": ListKey(instant, lambda one, _: [one.at], earlier),
+        "reason": ListKey(_REASON, lambda one, _: _some(one.reason), contains),
+        "after": ListKey(instant, lambda one, _: [one.at], at_or_after),
+        "before": ListKey(instant, lambda one, _: [one.at], is_before),
     },
     _audit_texts,
 )

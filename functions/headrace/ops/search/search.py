@@ -90,7 +90,7 @@ class Search(ServicePart):
                 task = found.get(task_id)
                 if task is None or task.hidden(now) or not by.covers(task.queue):
                     continue
-                if where.means(task) and any(span.holds(task) for span in spans):
+                if where.matches(task) and any(span.holds(task) for span in spans):
                     number += 1
                     yield as_seen_by(by, task)
                 if number > limit:

@@ -1,6 +1,7 @@
-"""Who changed what by hand: written before the first task is touched, completed after the last.
+"""The audit: an entry for each action of a person, with its filter, reason and result.
 
-Which settings of a queue a change has changed, as the audit keeps them: no secrets, bounded.
+An entry is written before the action changes the first task, and completed after the last.
+Settings are kept without secrets, and shortened.
 """
 
 import json
@@ -67,7 +68,7 @@ class ActionOutcome:
     matched: int = 1
     changed: int = 1
     entry: str = ""
-    """Which entry it is, for one that goes on in the background."""
+    """The id of the entry, if the action continues in the background."""
 
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
@@ -89,7 +90,7 @@ class AuditFilter:
     matching: "ListQuery[AuditRecord]" = EVERY_ROW
 
     def narrowed(self, query: "ListQuery[AuditRecord]") -> "AuditFilter":
-        """Return the filter with all that *query* asks for too, and look no further than that."""
+        """Return this filter narrowed by *query* and by the times that *query* names."""
         since = [at for at in (self.since, query.named.get("after")) if at is not None]
         before = [at for at in (self.before, query.named.get("before")) if at is not None]
         return replace(
@@ -100,11 +101,11 @@ class AuditFilter:
         )
 
     def check_span(self) -> None:
-        """Raise InvalidRequest naming ``from`` for a span in which nothing can be."""
+        """Raise InvalidRequest naming ``from`` for an empty period."""
         if self.since is not None and self.before is not None and self.since >= self.before:
             raise InvalidRequest.of("from", "must be before to")
 
-    def means(self, entry: AuditRecord) -> bool:
+    def matches(self, entry: AuditRecord) -> bool:
         """Return whether *entry* matches."""
         named = ("queue", "action")
         return (
@@ -112,7 +113,7 @@ class AuditFilter:
             and self.actor in (None, entry.actor, entry.actor_id)
             and (self.since is None or entry.at >= self.since)
             and (self.before is None or entry.at < self.before)
-            and self.matching.means(entry, entry.at)
+            and self.matching.matches(entry, entry.at)
         )
 
 
@@ -225,7 +226,7 @@ class Audit(ServicePart):
         def meant(record: Record) -> AuditRecord | None:
             entry = _shown(_entry(record))
             own = not restricted() or visible(entry.queue or "")
-            return entry if own and where.means(entry) else None
+            return entry if own and where.matches(entry) else None
 
         return seek(
             self.store,

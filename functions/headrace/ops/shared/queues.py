@@ -155,7 +155,7 @@ class QueueOperations(ServicePart):
         def meant(record: Record) -> Record | None:
             own = visible(record.name)
             if own and where.terms:
-                own = where.means(queue_records.from_record(record).as_seen(now), now)
+                own = where.matches(queue_records.from_record(record).as_seen(now), now)
             return record if own else None
 
         found = seek(

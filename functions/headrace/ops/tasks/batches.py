@@ -153,7 +153,7 @@ class BatchOperations(ServicePart):
             if not batch.finished_at and not uncounted:
                 uncounted.extend(self.service.counters.uncounted())
             batch = self._shown(batch, () if batch.finished_at else uncounted)
-            return batch if visible_batch(batch) and where.means(batch, now) else None
+            return batch if visible_batch(batch) and where.matches(batch, now) else None
 
         kind = "batches" if parts else "whole batches"
         return seek(

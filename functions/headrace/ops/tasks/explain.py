@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from headrace.domain.filters import standing_fault_of
+from headrace.domain.filters import current_fingerprint_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
 from headrace.domain.task_groups import shown_turn, turn_of_instant
@@ -170,7 +170,7 @@ def _with_busy_workers(
 
 def _not_due(task: Task) -> str:
     """Return that *task* is not due yet; of a retry also what the attempt before it failed of."""
-    if not task.errors or standing_fault_of(task) is None:
+    if not task.errors or current_fingerprint_of(task) is None:
         return "the task is not due yet"
     attempt = task.errors[-1].attempt
     return f"attempt {attempt + 1} is not due yet; attempt {attempt} failed: {_latest_error(task)}"

@@ -230,7 +230,7 @@ class Inspect(ServicePart):
                 may_be = [
                     entry.task_id
                     for entry in entries
-                    if where.may_mean(entry) and span.contains(entry.own_time)
+                    if where.may_match(entry) and span.contains(entry.own_time)
                 ]
                 found = self._matching(queue, where, [span], may_be, payload=payload)
                 for entry in entries:
@@ -357,7 +357,7 @@ class Inspect(ServicePart):
             for task in self.read(task_ids, where, payload=payload).values()
             if task.queue == queue.name
             and any(span.holds(task) for span in spans)
-            and where.means(task)
+            and where.matches(task)
             and not task.hidden(now)
         }
         if payload:

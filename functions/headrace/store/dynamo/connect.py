@@ -103,7 +103,7 @@ def charge_all(answer: dict[str, Any], *, write: bool) -> None:
 _PLAIN_REGION: Final = re.compile(r"(?:af|ap|ca|eu|il|me|mx|sa|us)-[a-z]+-[0-9]")
 
 
-class _WhenAsked:
+class _LazyClient:
     """A client of botocore that is made when it is first used; its address is known before."""
 
     def __init__(self, make: partial[Any], url: str, region: str) -> None:
@@ -148,7 +148,7 @@ def late_client(session: Session, url: str | None) -> AwsClient:
     make = partial(client_of, "dynamodb", session, url, **more)
     region = session.get_config_variable("region")
     address = url or _address(session, region)
-    return _WhenAsked(make, address, region) if region and address else make()
+    return _LazyClient(make, address, region) if region and address else make()
 
 
 def _address(session: Session, region: str | None) -> str | None:

@@ -15,7 +15,7 @@ from headrace.domain.errors import Unavailable
 from headrace.domain.task import Task
 from headrace.safe_logging import safe_logger
 from headrace.store import keys
-from headrace.store.base import Claim, Noting, NotingRefused, Store
+from headrace.store.base import Claim, RecordConflict, RecordWrite, Store
 from headrace.store.call_scope import charge, charge_changes, charge_tasks, measured
 from headrace.store.dynamo.connect import AnswerLost, aws_errors, charge_all
 from headrace.store.dynamo.control import ControlTable, transaction
@@ -81,11 +81,11 @@ class DynamoStore(StateIndex, MatchTable, ControlTable, Store):
         changes: Sequence[Change],
         *,
         partly: bool = False,
-        noting: Noting | None = None,
+        noting: RecordWrite | None = None,
     ) -> list[Outcome]:
         # Not in one transaction, which would cost twice the units.
         if noting and not self.put_record(noting.record, replaces=noting.replaces):
-            raise NotingRefused
+            raise RecordConflict
         known: dict[int, Outcome] = {}
         with measured() as cost:
             try:

@@ -23,9 +23,9 @@ from headrace.store.base import (
     Claim,
     CountPage,
     EntryPage,
-    Noting,
-    NotingRefused,
     Position,
+    RecordConflict,
+    RecordWrite,
     record_patch,
 )
 from headrace.store.call_scope import charge, charge_changes, charge_tasks, measured, read_units
@@ -62,7 +62,7 @@ class TaskTable:
         changes: Sequence[Change],
         *,
         partly: bool = False,  # noqa: ARG002  all or none fails here
-        noting: Noting | None = None,
+        noting: RecordWrite | None = None,
     ) -> list[Outcome]:
         if not changes and noting is None:
             return []
@@ -79,7 +79,7 @@ class TaskTable:
         done, waiting, units = self._db.write(write)
         charge(write=units)
         if done is None:
-            raise NotingRefused
+            raise RecordConflict
         with measured() as cost:
             charge(write=done.write, read=done.read)
         charge_changes(changes, done.outcomes, cost)

@@ -53,7 +53,7 @@ def opened(
     database = database or session.env.get(VARIABLE)
     if not database:
         raise Failed(f"no outbox is named: give its database's URL, or set {VARIABLE}", Exit.USAGE)
-    from headrace.outbox.opening import open_outbox, packages_of  # noqa: PLC0415 (not for --help)
+    from headrace.outbox.table import open_outbox, packages_of  # noqa: PLC0415 (not for --help)
 
     package, extra = packages_of(database)
     need_packages("an outbox there needs", [package], extra)

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol, TypeAlias
 
-from headrace.domain.errors import HeadraceError
+from headrace.domain.errors import HeadraceError, InvalidRequest
 
 TABLE: Final = "headrace_outbox"
 """The name of the table, unless its user chooses another one."""
 
 ERROR_LENGTH: Final = 1000
 """Characters that are kept of the error of a row."""
+
+DJANGO: Final = "django:"
+"""The beginning of the name of a database of Django."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +132,25 @@ class OutboxTable(Protocol):
     def close(self) -> None:
         """Close the connections that wait for use."""
         ...
+
+
+def packages_of(database: str) -> tuple[str, str]:
+    """Return the package that *database* needs, and the extra that brings it."""
+    name = "django" if database.startswith(DJANGO) else "sqlalchemy"
+    return name, f"'headrace[{name}]'"
+
+
+def open_outbox(database: str, *, name: str = TABLE, schema: str | None = None) -> OutboxTable:
+    """Return the outbox in *database*: ``postgresql://user@host/shop`` or ``django:shop.settings``.
+
+    Raises InvalidRequest, without the URL in it.
+    """
+    if database.startswith(DJANGO):
+        if (name, schema) != (TABLE, None):
+            raise InvalidRequest.of("table", "cannot be chosen for Django: its model has the name")
+        from headrace.outbox.django.table import open_settings  # noqa: PLC0415 (an extra)
+
+        return open_settings(database.removeprefix(DJANGO))
+    from headrace.outbox.sqlalchemy.table import open_url  # noqa: PLC0415 (an extra)
+
+    return open_url(database, name=name, schema=schema)

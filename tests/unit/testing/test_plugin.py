@@ -1,5 +1,6 @@
 """The pytest plugin, tried in a test session of its own."""
 
+import logging
 from importlib import import_module
 
 import pytest
@@ -32,7 +33,8 @@ def loaded() -> None:
 
 @pytest.fixture(autouse=True)
 def as_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Summaries as a person reads them: pytest prints each message twice where CI is set."""
+    """Print each message once: not as in CI, and without the log of a Lambda function."""
+    monkeypatch.setattr(logging.getLogger("headrace"), "handlers", [])
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("BUILD_NUMBER", raising=False)
 

@@ -16,6 +16,7 @@ from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Priority, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.local.tables import TableNames
+from headrace.ops.delivery.idempotency import DeliveryBatch
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
 from headrace.store.call_scope import Meter, metered
 from headrace.store.dynamo import DynamoStore, Sender
@@ -111,7 +112,7 @@ def test_a_batch_under_a_key_is_noted_for_one_unit_more(world: World) -> None:
     queue = world.queue()
     fill(world, queue)
     request = KeyedRequest("key_0123456789abcdef0123", new_idempotency_key(), "0" * 24)
-    batch = world.use.batches.of(request, within=timedelta(seconds=30), attempt=1)
+    batch = DeliveryBatch(world.use, request, timedelta(seconds=30), attempt=1)
     world.clock.forward(0.001)
 
     cost_of_batch = spend(

@@ -9,6 +9,7 @@ from headrace.domain.queue_settings import IntervalUnit, RateLimiting
 from headrace.domain.repeat import KeyedRequest
 from headrace.domain.task import Task
 from headrace.ops.delivery.dequeue import DequeueResult, Order
+from headrace.ops.delivery.idempotency import DeliveryBatch
 from tests.contract.conftest import World, lease_name
 from tests.contract.groups import opened
 from tests.contract.test_limits import at_most
@@ -101,7 +102,7 @@ def test_a_repeat_gives_the_tasks_of_all_queues_in_the_same_order(
 
     def sent() -> DequeueResult:
         request = KeyedRequest("key_1", "k", "what")
-        batch = world.use.batches.of(request, within=timedelta(seconds=9), grouped=grouped)
+        batch = DeliveryBatch(world.use, request, timedelta(seconds=9), grouped)
         return take(world, 5, order=order, batch=batch, **group)
 
     first, again = sent(), sent()

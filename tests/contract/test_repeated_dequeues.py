@@ -23,7 +23,7 @@ SECONDS = 10  # that a call may take
 
 def batch(world: World, key: str = "k", what: str = "take", **more: Any) -> DeliveryBatch:
     request = KeyedRequest("key_0123456789abcdef0123", key, what)
-    return world.use.batches.of(request, within=timedelta(seconds=SECONDS), **more)
+    return DeliveryBatch(world.use, request, timedelta(seconds=SECONDS), **more)
 
 
 def take(world: World, queue: str, key: str = "k", count: int = 3, **call: object) -> DequeueResult:

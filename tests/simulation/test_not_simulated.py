@@ -759,7 +759,7 @@ def a_group_comes_back_in_the_middle_of_the_line_of_another() -> None:
 def repeated(world: World, attempt: int | None = None) -> DeliveryBatch:
     """Return one more try of a dequeue call."""
     request = KeyedRequest("key_0123456789abcdef0123", "k", "take")
-    return world.use.batches.of(request, within=timedelta(seconds=10), attempt=attempt)
+    return DeliveryBatch(world.use, request, timedelta(seconds=10), attempt=attempt)
 
 
 @finds(

@@ -90,8 +90,8 @@ def batch_of(request: Request, *, grouped: bool) -> DeliveryBatch | None:
         return None
     number = request.headers.get(ATTEMPT.lower(), "")
     attempt = int(number) if _ATTEMPT_RE.fullmatch(number) else None
-    return current_service().batches.of(
-        _keyed(request, key), within=request.time_left, grouped=grouped, attempt=attempt
+    return DeliveryBatch(
+        current_service(), _keyed(request, key), request.time_left, grouped, attempt
     )
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from headrace.history.stats import StatsOperations
     from headrace.ops.delivery.deliveries import Deliveries
     from headrace.ops.delivery.end_webhooks import EndWebhooks
-    from headrace.ops.delivery.idempotency import DeliveryBatches
     from headrace.ops.delivery.push import PushDispatch
     from headrace.ops.delivery.reaper import Reaper
     from headrace.ops.delivery.report_calls import Reports
@@ -142,7 +141,6 @@ class Service:
 
     # Delivery.
     deliveries: "Deliveries" = _part("headrace.ops.delivery.deliveries", "Deliveries")
-    batches: "DeliveryBatches" = _part("headrace.ops.delivery.idempotency", "DeliveryBatches")
     leases: "Leases" = _part("headrace.ops.shared.leases", "Leases")
     reports: "Reports" = _part("headrace.ops.delivery.report_calls", "Reports")
     reaping: "Reaper" = _part("headrace.ops.delivery.reaper", "Reaper")

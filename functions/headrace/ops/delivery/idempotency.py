@@ -10,11 +10,11 @@ A call under a lease group writes no record: the tag is derived from the key, an
 can be listed.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.domain import repeat
 from headrace.domain.change import Change, Outcome
@@ -24,9 +24,11 @@ from headrace.domain.lease import LeaseGroup
 from headrace.domain.queue import Queue
 from headrace.domain.repeat import KeyedRequest, still_running
 from headrace.domain.task import State, Task
-from headrace.ops.shared.leases import Leases, with_present_ends
-from headrace.ops.shared.service_part import ServicePart
+from headrace.ops.shared.leases import with_present_ends
 from headrace.store.base import Record, RecordConflict, RecordWrite, Store
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
 
 NotedState: TypeAlias = tuple[repeat.NotedBatch | None, int | None]
 
@@ -39,20 +41,25 @@ class Overtaken(Unavailable):
 class DeliveryBatch:
     """The leases of one dequeue call, and their record.
 
-    The call ends *within* a time.  ``attempt`` is the number of the caller's try, from 1; None if
-    the caller does not send it.
+    The call takes at most *within*.  *grouped* is whether its tasks are put under a lease group.
+    *attempt* is the number of the caller's try from 1, None if unknown: the first try need not look
+    for earlier ones.
     """
 
-    store: Store
-    leases: Leases
-    now: Callable[[], datetime]
+    service: "Service"
     request: KeyedRequest
     within: timedelta
-    grouped: bool
-    attempt: int | None
-    tag: str
-    noted: repeat.NotedBatch | None = None
-    version: int | None = None
+    grouped: bool = False
+    attempt: int | None = None
+    noted: repeat.NotedBatch | None = field(default=None, init=False)
+    version: int | None = field(default=None, init=False)
+    tag: str = field(init=False)
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        key = f"{self.request.caller} {self.request.key} {self.request.fingerprint}"
+        self.tag = lease_tag_of(key) if self.grouped else new_lease_tag()
+        self.store = self.service.store
 
     @property
     def state(self) -> NotedState:
@@ -124,7 +131,7 @@ class DeliveryBatch:
         record = self.store.record(self.request.kind, repeat.FIRST)
         if record is None:
             return None
-        now = self.now()
+        now = self.service.now()
         if not repeat.First.of(record.body).repeated_by(self.request, now=now):
             self.version = record.version  # expired: the next record replaces it
             return None
@@ -138,10 +145,10 @@ class DeliveryBatch:
         return [task for task in tasks if batch.holds(task, now=now)]
 
     def _under(self, group: LeaseGroup, queues: Sequence[Queue]) -> list[Task] | None:
-        now = self.now()
+        now = self.service.now()
         ours = repeat.NotedBatch(now, now, self.tag)
         found = chain.from_iterable(
-            self.leases.held(group.id, queue.name, place.shard)
+            self.service.leases.held(group.id, queue.name, place.shard)
             for queue in queues
             for place in queue.places(State.INFLIGHT)
         )
@@ -149,32 +156,3 @@ class DeliveryBatch:
             task for task in with_present_ends(self.store, list(found)) if ours.holds(task, now=now)
         ]
         return held or None
-
-
-class DeliveryBatches(ServicePart):
-    """Creates the DeliveryBatch of each call."""
-
-    def of(
-        self,
-        request: KeyedRequest,
-        *,
-        within: timedelta,
-        grouped: bool = False,
-        attempt: int | None = None,
-    ) -> DeliveryBatch:
-        """Return the batch of a dequeue call that takes at most *within*.
-
-        *grouped* is whether its tasks are put under a group.  *attempt* is the number of the
-        caller's try, if it is known: the first try need not look for earlier ones.
-        """
-        tag = lease_tag_of(f"{request.caller} {request.key} {request.fingerprint}")
-        return DeliveryBatch(
-            self.store,
-            self.service.leases,
-            self.now,
-            request,
-            within,
-            grouped,
-            attempt,
-            tag=tag if grouped else new_lease_tag(),
-        )

@@ -52,6 +52,7 @@ def test_on_one_machine_a_cancel_reaches_the_handler_within_two_seconds(
             client = Client(service.url, service.admin_key)
         else:
             client = Client(f"file:{tmp_path}/queue.db")
+        services.callback(client.close)
         client.create_queue("mail", keepalive_timeout_in_seconds=3600)
         app, begun, ended = App(client), Event(), Event()
 

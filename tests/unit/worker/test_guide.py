@@ -19,7 +19,7 @@ from headrace.client.worker.worker import Worker
 GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
 SETTINGS = GUIDE.partition("## Settings")[2].partition("\n## ")[0]
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
-FOR_TESTS = {"self", "app", "client", "service", "monotonic", "now", "chance", "options"}
+FOR_TESTS = {"self", "app", "client", "monotonic", "now", "chance", "options"}
 
 
 @pytest.fixture

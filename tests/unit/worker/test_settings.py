@@ -29,3 +29,8 @@ def test_nonsense_is_refused_with_the_field_and_its_limit(
         Worker(App(url="https://queue.test", key="k"), **{"queues": ["mail"], **given})
 
     assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_right_name() -> None:
+    with pytest.raises(TypeError, match="no option concurency: did you mean concurrency"):
+        Worker(App(url="https://queue.test", key="k"), concurency=2)  # type: ignore[call-arg]

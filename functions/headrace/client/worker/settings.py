@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
+from headrace.client.options import unknown
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 
@@ -89,9 +90,11 @@ class WorkerSettings:
     def of(cls, app_queues: Sequence[str], /, **options: Unpack[WorkerOptions]) -> "WorkerSettings":
         """Return checked settings.
 
-        Raises InvalidRequest naming the option and its limit.
+        Raises InvalidRequest naming the option and its limit, TypeError for an unknown one.
         """
         given: dict[str, Any] = {**options}
+        for name in given.keys() - WorkerOptions.__annotations__.keys():
+            raise TypeError(unknown(name, "Worker", [*WorkerOptions.__annotations__]))
         isolate = given.get("isolate", False)
         named = given.pop("queues", None)
         given["queues"] = _weights(

@@ -17,7 +17,7 @@ from typing import Final, Unpack
 
 from headrace.client.app.app import App
 from headrace.client.client import Client
-from headrace.client.embedding import TimersBeside, TimersElsewhere, timers_of
+from headrace.client.embedding import timers_of
 from headrace.client.settings import utc_now
 from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_to
 from headrace.client.worker import logs
@@ -60,7 +60,6 @@ class Worker:
         client: how to reach the service; the app's by default.
         observers: are notified of what happens, to count it.
         log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
-        service: takes the place of the client, in tests.
         monotonic, now, chance: clocks and dice, in tests.
         **options: as in `WorkerOptions`: ``queues``, ``concurrency``, ``isolate`` and more.
 
@@ -76,7 +75,6 @@ class Worker:
         client: Client | None = None,
         observers: Sequence[Observer] = (),
         log_format: LogFormat | None = None,
-        service: WorkerService | None = None,
         monotonic: Monotonic = seconds_awake,
         now: Callable[[], datetime] = utc_now,
         chance: random.Random | None = None,
@@ -84,13 +82,10 @@ class Worker:
     ) -> None:
         app.import_tasks()
         self.settings = settings = WorkerSettings.of(app.queues, **options)
-        self._where = ""
-        self._timers: TimersBeside = TimersElsewhere()
-        if service is None:
-            client = client or app.client
-            self._where = f" at {client.settings.url}"
-            self._timers = timers_of(client.settings.address)
-            service = WorkerService(client)
+        client = client or app.client
+        self._url = client.settings.url
+        self._timers = timers_of(client.settings.address)
+        service = WorkerService(client)
         self._app, self._log_format = app, log_format
         self._clock = ServiceClock(monotonic)
         self._commands: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -179,10 +174,10 @@ class Worker:
             return UNTIL_WOKEN
         if fetched.prepared:
             _log.info(
-                "Worker %s takes tasks of %s%s, %d at a time",
+                "Worker %s takes tasks of %s at %s, %d at a time",
                 self.settings.name,
                 ", ".join(self.settings.queues),
-                self._where,
+                self._url,
                 self.settings.concurrency,
             )
         for name, count in Counter(task.queue for task in fetched.tasks).items():

@@ -13,7 +13,6 @@ from headrace.domain.task import Task
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.dequeue import DequeueResult
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
@@ -107,7 +106,7 @@ class Fleet:
         """Send the heartbeat of the workers at *places*, or of all."""
         for place in range(len(self._names)) if places is None else places:
             heartbeat = WorkerHeartbeat(self._names[place], ("mail",), self.stage.now())
-            self._near.workers.alive(BOOTSTRAP, heartbeat)
+            self._near.workers.alive(heartbeat)
 
     def enqueue(self, count: int, **fields: Any) -> list[str]:
         tasks = [

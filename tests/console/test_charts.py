@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from headrace.domain.access import Role
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Element, query_of
 
 
@@ -63,12 +62,11 @@ def test_pauses_edits_and_deploys_are_marked(admin: Browser) -> None:
     admin.queue()
     admin.clock.forward(300)
     admin.use.workers.alive(
-        BOOTSTRAP, WorkerHeartbeat("ada:1", ("mail",), admin.clock(), 8, version="2026.11.21-4")
+        WorkerHeartbeat("ada:1", ("mail",), admin.clock(), 8, version="2026.11.21-4")
     )
     admin.submit(admin.get("/console/queues/mail").page, "/mail/pause", resume_in="")
     admin.clock.forward(30)
     admin.use.workers.alive(
-        BOOTSTRAP,
         WorkerHeartbeat("ada:1", ("mail",), admin.clock() - timedelta(seconds=30), 8,
                         version="2026.11.21-4"),
     )  # fmt: skip

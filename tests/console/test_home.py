@@ -5,7 +5,6 @@ from dataclasses import replace
 from headrace.domain.access import Role
 from headrace.domain.queue_settings import DequeuingSettings
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown
 
 
@@ -19,7 +18,7 @@ def troubles(shown: Shown) -> dict[str, str]:
 
 def listening(admin: Browser, *queues: str) -> None:
     beat = WorkerHeartbeat("ada:1", queues, admin.clock(), 8)
-    admin.use.workers.alive(BOOTSTRAP, beat)
+    admin.use.workers.alive(beat)
 
 
 def test_home_names_what_needs_a_look_the_worst_first(admin: Browser) -> None:

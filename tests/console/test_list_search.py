@@ -37,7 +37,7 @@ def full(admin: Browser) -> Browser:
         beat = WorkerHeartbeat(
             name, ("mail", "news")[: int(name[-1])], admin.clock(), 8, (), version
         )
-        admin.use.workers.alive(BOOTSTRAP, beat)
+        admin.use.workers.alive(beat)
         admin.clock.forward(80 if name == "ada:1" else 1)
     for name, paused in (("digest", False), ("nightly", True)):
         settings = ScheduleSettings(

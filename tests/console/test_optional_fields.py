@@ -43,7 +43,7 @@ def bare(admin: Browser) -> list[str]:
     admin.use.schedules.put("mail", "nightly", every)
     admin.use.task_batches.create({}, batch_id="night")
     admin.use.keys.create(BOOTSTRAP, "station", Role.VIEWER, ("mail",))
-    admin.use.workers.alive(BOOTSTRAP, WorkerHeartbeat("ada:1", (), admin.clock()))
+    admin.use.workers.alive(WorkerHeartbeat("ada:1", (), admin.clock()))
     audit = admin.use.audit
     audit.write(audit.new_name(), AuditRecord(admin.clock(), "ada", "delete"))
     return [dead.id, *ids]
@@ -98,7 +98,7 @@ def rich(admin: Browser) -> list[str]:
         BOOTSTRAP, "station", Role.WORKER, ("mail",), expires_at=now + timedelta(days=1)
     )
     beat = WorkerHeartbeat("ada:1", ("mail", "ops"), now, 8, (ids[3],), "1.4.2")
-    admin.use.workers.alive(BOOTSTRAP, beat)
+    admin.use.workers.alive(beat)
     target = Target("https://example.com/tasks", headers={"Authorization": "hush"})
     admin.use.queues.replace("mail", replace(admin.settings("mail"), target=target))
     admin.use.queues.pause("mail", resume_in_seconds=60, reason="stocktaking")

@@ -48,7 +48,7 @@ def _schedule(browser: Browser) -> str:
 
 def _worker(browser: Browser) -> str:
     beat = WorkerHeartbeat("ada:1", ("mail",), browser.use.now())
-    browser.use.workers.alive(BOOTSTRAP, beat)
+    browser.use.workers.alive(beat)
     return "/console/worker/quiet?name=ada%3A1"
 
 

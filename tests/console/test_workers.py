@@ -4,7 +4,6 @@ import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import Browser, Shown
 
 
@@ -15,7 +14,7 @@ def beat(
     heartbeat = WorkerHeartbeat(
         name, queues or ("mail",), started, more.get("concurrency", 8), running, "1.4.2"
     )
-    browse.use.workers.alive(BOOTSTRAP, heartbeat)
+    browse.use.workers.alive(heartbeat)
 
 
 def rows(shown: Shown) -> dict[str, str]:

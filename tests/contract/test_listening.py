@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.domain.worker import WorkerHeartbeat
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.tasks.explain import ReasonCode
 from headrace.store.base import Store
 from tests.contract.test_recording import Recorder, new_recorder
@@ -18,7 +17,7 @@ def it(store: Store, clock: ManualClock) -> Recorder:
 def beat(it: Recorder, *queues: str, name: str = "ada:1", running: int = 0) -> None:
     ids = tuple(f"tsk_{number}" for number in range(running))
     heartbeat = WorkerHeartbeat(name, queues, it.world.clock(), concurrency=2, running=ids)
-    it.world.use.workers.alive(BOOTSTRAP, heartbeat)
+    it.world.use.workers.alive(heartbeat)
 
 
 def codes(it: Recorder, task_id: str) -> list[str]:

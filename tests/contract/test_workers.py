@@ -10,6 +10,7 @@ from headrace.domain.access import Principal, Role
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
+from headrace.store.call_scope import acting
 from tests.contract.conftest import World
 from tests.manual_clock import ManualClock
 
@@ -24,17 +25,18 @@ def key(role: Role, *patterns: str) -> Principal:
 
 
 def alive(world: World, heartbeat: WorkerHeartbeat = ADA) -> Command | None:
-    return world.use.workers.alive(BOOTSTRAP, heartbeat)
+    return world.use.workers.alive(heartbeat)
 
 
 def ask(world: World, command: Command, name: str = ADA.name) -> Command | None:
-    return world.use.workers.ask(BOOTSTRAP, name, command).command
+    return world.use.workers.ask(name, command).command
 
 
 def listed(world: World, by: Principal = BOOTSTRAP, limit: int = 50) -> Iterator[LiveWorker]:
     cursor = None
     while True:
-        page = world.use.workers.list(by, limit=limit, cursor=cursor)
+        with acting(by):
+            page = world.use.workers.list(limit=limit, cursor=cursor)
         assert len(page.shown) <= limit
         yield from page.shown
         cursor = page.cursor
@@ -103,18 +105,19 @@ def test_a_worker_of_other_queues_is_not_overwritten(world: World, queues: tuple
     world.clock.forward(299.999)
     mine, limited = replace(ADA, queues=("mail",)), key(Role.WORKER, "mail")
 
-    with pytest.raises(Forbidden, match="not for all queues of worker ada:4711"):
-        world.use.workers.alive(limited, mine)
+    with acting(limited), pytest.raises(Forbidden, match="all queues of worker ada:4711"):
+        world.use.workers.alive(mine)
 
     assert list(listed(world)) == before
-    assert world.use.workers.alive(key(Role.WORKER, "mail", "news"), mine) is None
-    assert world.use.workers.alive(limited, mine) is None
+    for by in (key(Role.WORKER, "mail", "news"), limited):
+        with acting(by):
+            assert world.use.workers.alive(mine) is None
 
 
 def test_a_worker_that_does_not_say_when_it_began_goes_on_as_it_was(world: World) -> None:
     def heartbeat() -> Command | None:
         unknown = replace(ADA, started_at=world.clock())
-        return world.use.workers.alive(BOOTSTRAP, unknown, goes_on=True)
+        return world.use.workers.alive(unknown, goes_on=True)
 
     first = world.clock()
     assert heartbeat() is None

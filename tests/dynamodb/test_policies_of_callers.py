@@ -23,7 +23,6 @@ from headrace.domain.retry import RetryStrategy
 from headrace.domain.task_groups import GroupMode, GroupSettings, OnDead
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.local.tables import DynamoDBClient
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.store.dynamo import DynamoStore
 from infra.template import Template
 from tests.aws import URL, Account
@@ -251,7 +250,7 @@ def an_operator(past: Past) -> None:
     client.delete_schedule("mail", "daily")
     _batches(client)
     heartbeat = WorkerHeartbeat("ada:1", ("mail",), datetime.now(UTC))
-    past.recent.use.workers.alive(BOOTSTRAP, heartbeat)
+    past.recent.use.workers.alive(heartbeat)
     client.quiet_worker("ada:1")
     client.stop_worker("ada:1")
     list(client.list_workers())

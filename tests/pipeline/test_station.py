@@ -19,7 +19,6 @@ from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import State
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.domain.worker import Command
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.spark import Station
 from headrace.spark.sources.claims import KIND
 from headrace.spark.sources.connect import store
@@ -246,11 +245,11 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
     heartbeat = StationHeartbeat(station, harness.uses, stopping, ["in"])
 
     heartbeat.sign()
-    (seen,) = harness.uses.workers.list(BOOTSTRAP).shown
-    harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.QUIET)
+    (seen,) = harness.uses.workers.list().shown
+    harness.uses.workers.ask(station.worker, Command.QUIET)
     heartbeat.sign()
     assert (heartbeat.quiet, stopping.is_set()) == (True, False)
-    harness.uses.workers.ask(BOOTSTRAP, station.worker, Command.STOP)
+    harness.uses.workers.ask(station.worker, Command.STOP)
     heartbeat.sign()
 
     assert seen.heartbeat.name.startswith("air@")

@@ -58,7 +58,7 @@ def worker_link(context: RequestContext, name: str) -> str | None:
     if not name or not context.allows(Permission.LIST):
         return None
     try:
-        context.use.workers.one(context.by, name)
+        context.use.workers.one(name)
     except (NotFound, Forbidden):
         return None
     return context.url(urls.WORKER, {"name": name})

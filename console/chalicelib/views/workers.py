@@ -147,11 +147,11 @@ def show(context: RequestContext) -> Reply:
     wanted: ListSearch[LiveWorker] = ListSearch(context, "workers")
     workers = context.use.workers
     page = wanted.look(
-        lambda where, limit, cursor: workers.remembered(
-            context.by, where=where, limit=limit, cursor=cursor
+        lambda where, limit, cursor: workers.list(
+            where=where, silent=True, limit=limit, cursor=cursor
         )
     )
-    tasks = workers.tasks(context.by, page.shown, of_each=_OF_EACH)
+    tasks = workers.tasks(page.shown, of_each=_OF_EACH)
     rows = [_row(context, worker, tasks[worker.heartbeat.name]) for worker in page.shown]
     standings, more = _standings(context, wanted, page)
     return WorkersPage(
@@ -188,8 +188,8 @@ def remembered(
     found: list[LiveWorker] = []
     cursor: str | None = None
     for _ in range(_PAGES):
-        page = context.use.workers.remembered(
-            context.by, where=where, limit=limits.LIST_PAGE, cursor=cursor
+        page = context.use.workers.list(
+            where=where, silent=True, limit=limits.LIST_PAGE, cursor=cursor
         )
         found += page.shown
         cursor = page.cursor
@@ -205,7 +205,7 @@ def show_one(context: RequestContext) -> Reply:
     if not name:
         return Redirect(context.url(urls.WORKERS))
     worker = _worker(context, name)
-    [tasks] = context.use.workers.tasks(context.by, [worker], of_each=limits.WORKER_TASKS).values()
+    [tasks] = context.use.workers.tasks([worker], of_each=limits.WORKER_TASKS).values()
     heartbeat, standing = worker.heartbeat, worker.standing(context.now)
     row = _row(context, worker, tasks)
     hidden = heartbeat.running is None
@@ -259,7 +259,7 @@ def ask_command(context: RequestContext) -> ConfirmPage:
 def give_command(context: RequestContext) -> Reply:
     """Leave a command for a worker."""
     command, name = _command(context), context.request.given("name")
-    worker = context.use.workers.ask(context.by, name, command)
+    worker = context.use.workers.ask(name, command)
     done = f"{worker.heartbeat.name} is {_ASKED[worker.command or command]}."
     return Redirect(_url(context, worker.heartbeat.name), Flash("done", done))
 
@@ -278,7 +278,7 @@ def _command(context: RequestContext) -> Command:
 
 
 def _worker(context: RequestContext, name: str) -> LiveWorker:
-    return context.use.workers.one(context.by, name)
+    return context.use.workers.one(name)
 
 
 def _crumbs(context: RequestContext) -> tuple[Link, ...]:

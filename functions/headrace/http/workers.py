@@ -139,7 +139,7 @@ def put_worker(name: NameInPath, body: HeartbeatBody) -> Commanded | Reply:
     """
     use = current_service()
     heartbeat = body.heartbeat_of(_worker_name(name), use.now())
-    command = use.workers.alive(principal(), heartbeat, goes_on=body.started_at is None)
+    command = use.workers.alive(heartbeat, goes_on=body.started_at is None)
     poll_after = f"{use.deliveries.poll_after_seconds:g}"
     return Reply(Commanded(command=command), headers={POLL_AFTER: poll_after})
 
@@ -154,7 +154,7 @@ def list_workers(
     `running` is shown only for workers without other queues.
     """
     where = asked(WORKERS, query)
-    page = current_service().workers.list(principal(), where=where, limit=limit, cursor=cursor)
+    page = current_service().workers.list(where=where, limit=limit, cursor=cursor)
     shown = [worker_answer(one) for one in page.shown]
     return service_wire.Workers(workers=shown, cursor=page.cursor)
 
@@ -168,14 +168,14 @@ _ASKED: Final = (
 @routes.add("POST", "/v1/workers/{name}/quiet", Permission.OPERATE, description=_ASKED)
 def quiet_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
     """Ask a worker to dequeue no more tasks."""
-    worker = current_service().workers.ask(principal(), _worker_name(name), Command.QUIET)
+    worker = current_service().workers.ask(_worker_name(name), Command.QUIET)
     return worker_answer(worker)
 
 
 @routes.add("POST", "/v1/workers/{name}/stop", Permission.OPERATE, description=_ASKED)
 def stop_worker(name: NameInPath, _body: EmptyBody = None) -> service_wire.WorkerSeen:
     """Ask a worker to finish its tasks and stop."""
-    worker = current_service().workers.ask(principal(), _worker_name(name), Command.STOP)
+    worker = current_service().workers.ask(_worker_name(name), Command.STOP)
     return worker_answer(worker)
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.domain import access
-from headrace.domain.access import Permission, Principal
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.task import State, Task
@@ -18,7 +17,7 @@ from headrace.domain.worker import Command, LiveWorker, WorkerHeartbeat
 from headrace.ops.shared.paging import Found, seek
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record
-from headrace.store.call_scope import flat_rate
+from headrace.store.call_scope import caller, flat_rate, not_shown, restricted, visible
 from headrace.store.records.queues import WORKERS, command_note, worker_of, worker_record
 
 _LOOKS: Final = 5  # at a worker that others command too
@@ -28,21 +27,21 @@ _SHOWN: Final = 128
 class WorkerOperations(ServicePart):
     """Records heartbeats, shows workers, and sends them commands."""
 
-    def alive(
-        self, by: Principal, heartbeat: WorkerHeartbeat, *, goes_on: bool = False
-    ) -> Command | None:
+    def alive(self, heartbeat: WorkerHeartbeat, *, goes_on: bool = False) -> Command | None:
         """Record a heartbeat and return the command for the worker; one write unit.
 
         With *goes_on*, it began when the live worker of its name did, if there is one.  Raises
-        Forbidden unless *by* may use all of its queues, earlier ones included.
+        Forbidden unless the caller may use all of its queues, earlier ones included.
         """
-        by.require(Permission.WORK, *heartbeat.queues)
-        if goes_on or not by.everywhere:
+        for queue in heartbeat.queues:
+            if not visible(queue):
+                raise access.not_this_queue(queue)
+        if goes_on or restricted():
             with flat_rate():
                 record = self.store.record(WORKERS, heartbeat.name)
             before = self._living(record) if record else None
             if before is not None:
-                if not by.covers_all(before.heartbeat.queues):
+                if not all(map(visible, before.heartbeat.queues)):
                     raise access.not_all_queues_of("worker", heartbeat.name)
                 if goes_on:
                     heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
@@ -50,24 +49,25 @@ class WorkerOperations(ServicePart):
 
     def list(
         self,
-        by: Principal,
         *,
         where: ListQuery[LiveWorker] = EVERY_ROW,
+        silent: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found[LiveWorker]:
-        """Return a page of the live workers on *by*'s queues, by name.
+        """Return a page of the live workers on the caller's queues, by name.
 
-        *where* is compared with the fields that *by* may see.  A page may be short and not the
-        last.  Other queues are left out, and running tasks are named only if *by* may see all
-        queues.  Raises InvalidRequest for a forged cursor.
+        With *silent*, recently silent ones are included.  *where* is compared with the fields that
+        the caller may see.  A page may be short and not the last.  Other queues are left out, and
+        running tasks are named only if the caller may see all queues of a worker.  Raises
+        InvalidRequest for a forged cursor.
         """
-        by.require(Permission.LIST)
-        scope, now = f"workers of {by.patterns} {where.text}", self.now()
+        patterns, now = caller().patterns, self.now()
+        kind = "remembered workers" if silent else "workers"
 
         def seen(record: Record) -> LiveWorker | None:
-            worker = self._living(record)
-            known = _as_seen_by(by, worker) if worker else None
+            worker = self._remembered(record) if silent else self._living(record)
+            known = _shown(worker) if worker else None
             return known if known and where.matches(known, now) else None
 
         return seek(
@@ -75,60 +75,31 @@ class WorkerOperations(ServicePart):
             WORKERS,
             seen,
             self.service.cursors,
-            scope,
+            f"{kind} of {patterns} {where.text}",
             limit=limit,
             cursor=cursor,
             now=self.now,
         )
 
-    def remembered(
-        self,
-        by: Principal,
-        *,
-        where: ListQuery[LiveWorker] = EVERY_ROW,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Found[LiveWorker]:
-        """Return a page of workers as list() does, with recently silent ones."""
-        by.require(Permission.LIST)
-        scope, now = f"remembered workers of {by.patterns} {where.text}", self.now()
+    def one(self, name: str) -> LiveWorker:
+        """Return a worker as list() shows it, also a silent one.
 
-        def seen(record: Record) -> LiveWorker | None:
-            worker = self._as_remembered(by, record)
-            return worker if worker and where.matches(worker, now) else None
-
-        return seek(
-            self.store,
-            WORKERS,
-            seen,
-            self.service.cursors,
-            scope,
-            limit=limit,
-            cursor=cursor,
-            now=self.now,
-        )
-
-    def one(self, by: Principal, name: str) -> LiveWorker:
-        """Return a worker as remembered() shows it.
-
-        Raises NotFound; a *by* that may not see all queues gets Forbidden instead, also for a
+        Raises NotFound; a caller that may not see all queues gets Forbidden instead, also for a
         worker of other queues.
         """
-        by.require(Permission.LIST)
         with flat_rate():
             record = self.store.record(WORKERS, name)
-        worker = self._as_remembered(by, record) if record else None
+        found = self._remembered(record) if record else None
+        worker = _shown(found) if found else None
         if worker is None:
-            raise _missing(by, name)
+            raise _missing(name)
         return worker
 
-    def tasks(
-        self, by: Principal, workers: Sequence[LiveWorker], *, of_each: int
-    ) -> dict[str, Sequence[Task]]:
+    def tasks(self, workers: Sequence[LiveWorker], *, of_each: int) -> dict[str, Sequence[Task]]:
         """Return the tasks that *workers* report as running, by worker name, the oldest first.
 
         At most *of_each* are read for each worker.  Tasks that are not in flight, and tasks that
-        *by* may not see, are left out.
+        the caller may not see, are left out.
         """
         named = {
             worker.heartbeat.name: (worker.heartbeat.running or ())[:of_each] for worker in workers
@@ -138,7 +109,7 @@ class WorkerOperations(ServicePart):
         mine = {
             task_id: task
             for task_id, task in found.items()
-            if task.state is State.INFLIGHT and by.covers(task.queue)
+            if task.state is State.INFLIGHT and visible(task.queue)
         }
         return {
             name: sorted(
@@ -148,15 +119,14 @@ class WorkerOperations(ServicePart):
             for name, ids in named.items()
         }
 
-    def ask(self, by: Principal, name: str, command: Command) -> LiveWorker:
+    def ask(self, name: str, command: Command) -> LiveWorker:
         """Leave *command* for the next heartbeat of the worker's current process.
 
         A worker that was asked to stop gets no weaker command.  Raises NotFound for a silent or
-        unknown worker, and Forbidden unless *by* may use all of its queues; a *by* that may not see
-        all queues gets Forbidden for both.
+        unknown worker, and Forbidden unless the caller may use all of its queues; a caller that may
+        not see all queues gets Forbidden for both.
         """
-        by.require(Permission.OPERATE)
-        record, worker = self._found(by, name)
+        record, worker = self._found(name)
         queues = worker.heartbeat.queues
         only = queues[0] if len(queues) == 1 else None
         where = {"queues": [*queues]}
@@ -169,35 +139,34 @@ class WorkerOperations(ServicePart):
                 note = command_note(command, worker.heartbeat)
                 if self.store.leave_note(WORKERS, name, note, expects=record.note):
                     return replace(worker, command=command)
-                record, worker = self._found(by, name)
+                record, worker = self._found(name)
             raise Unavailable("others are commanding this worker too; try again")
 
-    def _found(self, by: Principal, name: str) -> tuple[Record, LiveWorker]:
+    def _found(self, name: str) -> tuple[Record, LiveWorker]:
         record = self.store.record(WORKERS, name)
         worker = self._living(record) if record else None
-        if record is None or worker is None or not by.covers_all(worker.heartbeat.queues):
-            raise _missing(by, name)
+        if record is None or worker is None or not all(map(visible, worker.heartbeat.queues)):
+            raise _missing(name)
         return record, worker
 
-    def _as_remembered(self, by: Principal, record: Record) -> LiveWorker | None:
+    def _remembered(self, record: Record) -> LiveWorker | None:
         worker = worker_of(record)
-        return _as_seen_by(by, worker) if worker.remembered(self.now()) else None
+        return worker if worker.remembered(self.now()) else None
 
     def _living(self, record: Record) -> LiveWorker | None:
         worker = worker_of(record)
         return worker if worker.alive(self.now()) else None
 
 
-def _as_seen_by(by: Principal, worker: LiveWorker) -> LiveWorker | None:
-    """Return *worker* as *by* may see it; None for a worker of other queues."""
+def _shown(worker: LiveWorker) -> LiveWorker | None:
+    """Return *worker* as the caller may see it; None for a worker of other queues."""
     heartbeat = worker.heartbeat
-    own = tuple(filter(by.covers, heartbeat.queues))
+    own = tuple(filter(visible, heartbeat.queues))
     if len(own) == len(heartbeat.queues):
         return worker
     return replace(worker, heartbeat=replace(heartbeat, queues=own, running=None)) if own else None
 
 
-def _missing(by: Principal, name: str) -> NotFound | Forbidden:
-    if by.everywhere:
-        return NotFound(f"there is no worker {name[:_SHOWN]}, or it is silent")
-    return access.not_all_queues_of("worker", name)
+def _missing(name: str) -> NotFound | Forbidden:
+    missing = NotFound(f"there is no worker {name[:_SHOWN]}, or it is silent")
+    return not_shown(missing, access.not_all_queues_of("worker", name))

@@ -33,6 +33,7 @@ from headrace.spark.stations.batch import BatchRunner
 from headrace.spark.stations.figures import Batch, Run, logged
 from headrace.spark.stations.settings import StationSettings, check
 from headrace.spark.stations.transforms import kind_of, may_divide_tasks
+from headrace.store.call_scope import acting
 
 _POLL_SECONDS: Final = 1.0
 _LONGEST_POLL: Final = 5.0
@@ -133,7 +134,8 @@ class StationHeartbeat(PeriodicThread):
     def sign(self) -> bool:
         """Send one heartbeat; one write unit."""
         by = Principal("station", "station", Role.WORKER, self._sign.queues)
-        command = self._workers.alive(by, self._sign)
+        with acting(by):
+            command = self._workers.alive(self._sign)
         self.quiet = command is Command.QUIET
         if command is Command.STOP:
             self._stop_station.set()

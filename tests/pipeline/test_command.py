@@ -111,7 +111,7 @@ def test_a_lake_that_is_not_there_is_told_before_spark_starts(
     hint = "; --lake or HEADRACE_LAKE says where it is\n"
 
     assert main(["--lake", str(missing), job]) == 2
-    assert capsys.readouterr().err == f"error: lake: there is none at {missing}{hint}"
+    assert capsys.readouterr().err == f"error: lake: there is no lake at {missing}{hint}"
     assert main(["--lake", str(file), job]) == 2
     assert capsys.readouterr().err == f"error: lake: {file} is no folder{hint}"
     assert main(["--lake", "a{1}/[b]", job]) == 2

@@ -369,7 +369,10 @@ def test_a_stream_settles_all_that_is_due_and_holds_nothing_when_it_ends(
         ({}, "option queue must be given"),
         ({"queue": "q", "max_rows": "0"}, "max_rows must be a whole number from 1 to 1000000"),
         ({"queue": "q", "rate": "nan"}, "rate must be a number from 0.001 to 1000000"),
-        ({"queue": "q", "speed": "9"}, "option speed is no option of headrace, which has queue, "),
+        (
+            {"queue": "q", "speed": "9"},
+            "option speed is no option of headrace; its options are queue, ",
+        ),
     ],
 )
 @pytest.mark.gate

@@ -261,7 +261,7 @@ def test_operators_see_it_among_the_workers_and_may_quiet_and_stop_it(
     ("transform", "text"),
     [
         (lambda tasks: tasks.drop("lease"), "column lease is missing"),
-        (lambda _: None, "the transform: must give back a DataFrame, not NoneType$"),
+        (lambda _: None, "the transform: must return a DataFrame, not NoneType$"),
         (transforms.mistaken, r"^the transform: KeyError: 'nix' \(.*transforms.py, line \d+\)$"),
     ],
 )

@@ -1,9 +1,9 @@
-"""The data pipeline on Spark.  It needs ``pip install headrace[spark]``; nobody imports it.
+"""The data pipeline on Spark, with ``pip install headrace[spark]``; no other package imports it.
 
 >>> from headrace.spark import Station, register
 >>> from headrace.spark.session import session
 
-``session(name)`` starts Spark as it should be for all of this, ``register(spark)`` makes the
+``session(name)`` starts Spark with the right settings, ``register(spark)`` makes the
 formats ``headrace``, ``headrace.enqueue``, ``headrace.table`` and ``headrace.export`` known, and a
 ``Station`` moves tasks from one queue to the next:
 

@@ -20,7 +20,7 @@ _LAST_BREATH: Final = 1.0  # seconds from the end of a connection until a proces
 
 
 def failed(error: Exception) -> int:
-    """Say on stderr what *error* means; return the exit code for it.
+    """Write on stderr what *error* means; return the exit code for it.
 
     Raises *error* again when it is a defect: then its traceback is wanted.
     """
@@ -37,9 +37,9 @@ def failed(error: Exception) -> int:
 
 
 def exit_code(job: Callable[[], int], *, interrupted: str) -> int:
-    """Run *job*; return its exit code, or that of its error, or of Ctrl-C, told as *interrupted*.
+    """Run *job*; return its exit code, or that of its error, or of Ctrl-C.
 
-    Raises what is a defect.
+    *interrupted* is written at Ctrl-C.  Raises an error that is a defect.
     """
     try:
         return job()
@@ -55,8 +55,8 @@ def first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def hush() -> None:
-    """Keep to ourselves what Py4J and PySpark log of each call that fails: we say why it did."""
+def silence_logs() -> None:
+    """Silence the logs of Py4J and PySpark about each failed call: the command says why."""
     logging.getLogger().addFilter(_not_of_py4j)
     for name in _WORDY:
         logging.getLogger(name).disabled = True
@@ -67,7 +67,7 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _spark_ended() -> bool:
-    """Whether the Java that this process has started is no more."""
+    """Whether the Java that this process started has ended."""
     context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     gateway = getattr(context, "_gateway", None)  # no other way
     java: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -81,7 +81,7 @@ def _spark_ended() -> bool:
 
 
 def _inside(text: str) -> HeadraceError | None:
-    """Our own error inside the traceback of a worker that Spark reports; None: there is none."""
+    """Return the error of ours that a worker of Spark reported in *text*; None without one."""
     for name, detail in _OURS.findall(text):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, HeadraceError):

@@ -78,9 +78,9 @@ ELSEWHERE: Final = (
 
 
 def session(app_name: str, **conf: str) -> "SparkSession":
-    """Return the session, started with *conf* on top of SETTINGS if there is none yet.
+    """Return the session of this process, or start one with *conf* on top of SETTINGS.
 
-    Started by ``spark-submit`` it runs where that says, else on this machine.
+    It runs where ``spark-submit`` says, else on this machine.
     Raises SparkMissing or JavaMissing, each with one line that says what to install, and
     SparkElsewhere where SPARK_REMOTE or *conf* names a Spark Connect server.
     """

@@ -1,6 +1,6 @@
-"""The lake's jobs from a command line: ``headrace lake …`` starts this in a process of its own.
+"""The lake's jobs from a command line: ``headrace lake …`` starts this in a new process.
 
-Progress goes to stderr, what was found to stdout.  EMR Serverless starts it as it is.
+Progress goes to stderr, the outcome to stdout.  EMR Serverless starts it as it is.
 """
 
 import json
@@ -19,7 +19,7 @@ import click
 
 from headrace.cli.jobs import LAKE, LAKE_JOBS, OUTPUT, SparkJob, parsed
 from headrace.domain.errors import InvalidRequest
-from headrace.spark.exit_codes import DONE, FAILED, exit_code, hush
+from headrace.spark.exit_codes import DONE, FAILED, exit_code, silence_logs
 from headrace.spark.lake.frames import LakeFrames, absolute
 from headrace.spark.lake.proof import last_days, proof, proof_with_table
 from headrace.spark.lake.rollup import rollup
@@ -37,7 +37,7 @@ _LOCAL: Final = {"spark.sql.shuffle.partitions": "8", "spark.driver.memory": "2g
 
 
 class JobOutput:
-    """Says how it goes on stderr, and the outcome on stdout, as text or as JSON."""
+    """Writes progress to stderr, and the outcome to stdout, as text or as JSON."""
 
     def __init__(self, *, quiet: bool, as_json: bool) -> None:
         self._quiet = quiet
@@ -45,17 +45,17 @@ class JobOutput:
         self._begin = time.monotonic()
 
     def progress(self, text: str) -> None:
-        """Say what comes next, and after how many seconds."""
+        """Write the next step, and after how many seconds it begins."""
         if not self._quiet:
             print(f"{time.monotonic() - self._begin:6.1f} s  {text}", file=sys.stderr, flush=True)
 
     def outcome(self, body: dict[str, Any], lines: Sequence[str]) -> None:
-        """Say what was done: *body* for programs, *lines* for people."""
+        """Write the outcome: *body* for programs, *lines* for people."""
         print(json.dumps(body, default=str, indent=1) if self._json else "\n".join(lines))
 
 
 class LakeCall(NamedTuple):
-    """One job that was asked for: in which lake, and how it tells of itself."""
+    """One job that was requested: its lake, and its output."""
 
     job: str
     lake: str
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     called = parsed_call(arguments)
     if isinstance(called, int):
         return called
-    hush()
+    silence_logs()
     return exit_code(partial(_run, called), interrupted="interrupted")
 
 
@@ -85,7 +85,7 @@ def _run(called: LakeCall) -> int:
 
 
 def reach(spark: "SparkSession", address: str) -> None:
-    """See that Spark knows the file system of *address*: outside EMR it knows S3 as ``s3a`` only.
+    """Make Spark know the file system of *address*: outside EMR it knows S3 as ``s3a`` only.
 
     Raises InvalidRequest, saying what to add, where it does not know S3 at all.
     """
@@ -94,7 +94,7 @@ def reach(spark: "SparkSession", address: str) -> None:
         return
     context = spark.sparkContext
     java: Any = context._jvm  # noqa: SLF001 (no other way)
-    settings = context._jsc.hadoopConfiguration()  # noqa: SLF001 (likewise)
+    settings = context._jsc.hadoopConfiguration()  # noqa: SLF001 (no other way)
     if settings.get(f"fs.{scheme}.impl", _S3A) != _S3A:
         return  # EMR's own
     if settings.getClassByNameOrNull(_S3A) is None:
@@ -122,7 +122,7 @@ def _look_for(address: str, *, begins: bool) -> None:
         message = f"lake: {folder} is no folder; {hint}"
         raise InvalidRequest(message)
     if not begins:
-        message = f"lake: there is none at {folder}; {hint}"
+        message = f"lake: there is no lake at {folder}; {hint}"
         raise InvalidRequest(message)
 
 
@@ -210,7 +210,7 @@ def _replay(  # noqa: PLR0913 (its options)
     dry_run: bool,
 ) -> int:
     from headrace.spark.lake import replay as jobs  # noqa: PLC0415 (alone speaks to the service)
-    from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (likewise)
+    from headrace.spark.sources.connect import StoreConnection  # noqa: PLC0415 (alone speaks to the service)
 
     query = Path(str(file)).read_text() if sql is None else sql
     replay = jobs.Replay(name, query, queue, speed, start)
@@ -245,7 +245,7 @@ def _replay(  # noqa: PLR0913 (its options)
 
 
 def parsed_call(arguments: Sequence[str] | None) -> LakeCall | int:
-    """What a command line asks for; where it asks for nothing or makes no sense, an exit code."""
+    """Return the call of a command line, or the exit code of a wrong one."""
     return parsed(_command(), arguments)
 
 

@@ -1,10 +1,10 @@
-"""Backfill: what a lake does not know of tasks, from an export of the table.
+"""Backfill: add to a lake the changes that it lacks, from an export of the table.
 
-For a lake that was begun on a table with tasks in it, or has a gap.  What is known of a task is
-written as raw lines, as the recorder would have written them, under the export's name; then their
-days are rolled up.  The same export again tells the same lines, in the same files.
+It is for a lake that began on a table with tasks in it, or has a gap.  The known facts of a task
+are written as raw lines, as the recorder writes them, under the export's name; then their days are
+rolled up.  The same export makes the same lines again, in the same files.
 
-What the recorder has written is not written again.
+Changes that the recorder has written are not written again.
 """
 
 import gzip
@@ -43,7 +43,7 @@ _COUNTS: Final = f"{DAY} string, move string, n bigint"
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What a backfill found: items of the export, and the changes it gave of them, by move."""
+    """The outcome of a backfill: items of the export, and the changes made of them, by move."""
 
     export: str
     incremental: bool
@@ -65,13 +65,13 @@ def backfill(
     payloads: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
 ) -> Backfilled:
-    """Fill the lake with what the export at *address*, ``…/AWSDynamoDB/<id>``, knows beyond it.
+    """Add to the lake the changes that only the export at *address*, ``…/AWSDynamoDB/<id>``, has.
 
     *payloads* are patterns of the queues whose payloads are kept.
     Raises InvalidRequest for an export that is not as it was written.
     """
     export = export_at(address)
-    rollup(lake, today=today, say=say)  # what was recorded counts first
+    rollup(lake, today=today, say=say)  # recorded changes count first
     mark = FILLED + export.id
     known = _lives(lake.read(CHANGES).where(f.col("shard") != mark))
     register(lake.spark)
@@ -211,7 +211,7 @@ def _put(address: str, mark: str, batches: Iterator[pa.RecordBatch]) -> Iterator
             text = "".join(f"{row['line']}\n" for row in some)
             name = f"{RAW}/{DAY}={day}/{_HOUR}={hour}/{mark}-{number:05}.json.gz"
             packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
-            if lake.get(name) != packed:  # or its day would be made anew for nothing
+            if lake.get(name) != packed:  # or its day would be made again without a change
                 lake.put(name, packed)
             counts = Counter(row["move"] for row in some)
             yield pa.RecordBatch.from_pylist(

@@ -130,7 +130,7 @@ class DeltaLog:
 
 
 def _statistics(day: date) -> str:
-    """Return what the log says about the rows of a file, by which readers find those of a day."""
+    """Return the statistics of a file in the log, by which readers find the rows of a day."""
     bound = {DAY: str(day)}
     return json.dumps({"minValues": bound, "maxValues": bound, "nullCount": {DAY: 0}})
 

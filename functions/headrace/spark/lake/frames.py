@@ -42,9 +42,9 @@ class LakeFrames:
     log_of_job: TableLog | None = None
 
     def pinned(self) -> "LakeFrames":
-        """Return the same lake for one job, which reads every table as it is now.
+        """Return the same lake for one job: it reads every table as of now, and its own commits.
 
-        The job's own commits it sees, and it is refused where another job has committed.
+        Its commit is refused if another job has committed to the table.
         """
         return replace(self, log_of_job=self.log.pinned())
 
@@ -93,7 +93,7 @@ class LakeFrames:
         return found
 
     def write(self, frame: DataFrame, table: Table, days: Collection[date]) -> None:
-        """Replace the rows of *days* by those of *frame*, which has rows of these days only.
+        """Replace the rows of *days* by *frame*, whose rows must be of these days.
 
         Raises Conflict if another job has written the table since this one read it.
         """

@@ -162,7 +162,7 @@ class IcebergLog:
 
 
 def configured() -> dict[str, Any]:
-    """Return what PyIceberg's settings say of the catalog ``headrace``; nothing without one."""
+    """Return PyIceberg's settings of the catalog ``headrace``; empty without one."""
     return Config().get_catalog_config(CATALOG) or {}
 
 

@@ -1,9 +1,9 @@
 """The proof: every task's history, change by change, against the lifecycle table.
 
-Nothing is believed but the changes themselves.  Each finding names the task and the version it
-was found at; a history without findings is one in which every move was legal, no version is
-missing, no task had two leases at a time and none was forgotten.  With the table beside the
-changes it also finds tasks that were never ended, and yet are gone.
+It uses only the changes.  Each finding names the task and its version.  In a history without
+findings every move was legal, no version is missing, no task had two leases at a time, and no task
+was forgotten.  With the table beside the changes it also finds lost tasks: they never ended, and
+the table does not have them.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from headrace.spark.sources import TABLE, register
 
 EXAMPLES: Final = 20
 REAPED_WITHIN: Final = "10 MINUTES"
-"""A lapsed lease is taken back within a minute; ten are surely too late."""
+"""A lapsed lease is reclaimed within a minute; ten are surely too late."""
 SWEPT_WITHIN: Final = "3 HOURS"
 """What has expired is looked for in full once an hour."""
 
@@ -166,9 +166,9 @@ def violations(
 
     *before* are the tasks that were open before the first of them.
 
-    These have a time zone: without one, an hour that a clock shows twice would be either.
-    One row for each finding: its kind, the task, the version it was found at, and what was seen.
-    What was filled in from an export proves nothing, and accuses nobody.
+    These have a time zone: without one, an hour that a clock shows twice would be ambiguous.
+    There is one row for each finding: its kind, the task, its version, and the details.
+    Changes filled in from an export are no violations.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("version", "recorded_at", "sequence")
     told = changes.withColumn("told", f.expr("true"))
@@ -198,7 +198,7 @@ def checks() -> dict[str, Column]:
 
 
 def _overdue(last: datetime) -> Column:
-    """Find what waits or is held though the service should have ended it by *last*."""
+    """Find tasks that wait or are held though the service should have ended that by *last*."""
     until = f.lit(last)
     alone = (f.col("state_to") == str(State.INFLIGHT)) & f.col("lease_group").isNull()
     lapsed = alone & (f.col("lease_end_to") + f.expr(f"INTERVAL {REAPED_WITHIN}") < until)
@@ -209,7 +209,7 @@ def _overdue(last: datetime) -> Column:
 
 
 def _reused(changes: DataFrame) -> DataFrame:
-    """Find leases that were granted twice, to whomever."""
+    """Find leases that were granted twice."""
     granted = changes.where("move = 'dequeue' AND lease_to IS NOT NULL").where(~filled_in())
     deliveries = f.count_distinct("task_id", "created_at", "version")
     twice = granted.groupBy("lease_to").agg(deliveries.alias("_n")).where("_n > 1").drop("_n")

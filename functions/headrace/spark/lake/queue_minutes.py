@@ -65,7 +65,7 @@ _ARRIVAL: Final = {
     "waiting_change": "int(state_to <=> 'ENQUEUED')",
     "inflight_change": "int(state_to <=> 'INFLIGHT')",
 }
-"""What a change is to the queue where the task then is."""
+"""The counts of a change in the queue that the task enters or stays in."""
 
 _DEPARTURE: Final = {
     "started": "int(move = 'dequeue')",
@@ -80,7 +80,7 @@ _DEPARTURE: Final = {
     "waiting_change": "-int(state_from <=> 'ENQUEUED')",
     "inflight_change": f"-int({_HELD})",
 }
-"""What it is to the queue where the task was."""
+"""The counts of a change in the queue that the task leaves or stays in."""
 
 
 def _facts(changes: DataFrame) -> DataFrame:
@@ -150,8 +150,8 @@ def _minutes(facts: DataFrame) -> DataFrame:
 def _levels(minutes: DataFrame, before: DataFrame, left: DataFrame) -> DataFrame:
     """Add how many there were at each minute's end, and how old the oldest ready one was.
 
-    Whoever leaves later, or not at all, and was due before was there, so the earliest due time of
-    all these is the oldest one's; if it lies ahead, none was ready.
+    A task that was due before and leaves later, or not at all, was ready then, so the earliest due
+    time of all these tasks is that of the oldest; if it is in the future, no task was ready.
     """
     in_order = Window.partitionBy("queue").orderBy("minute")
     so_far = in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -173,11 +173,11 @@ def _levels(minutes: DataFrame, before: DataFrame, left: DataFrame) -> DataFrame
 def publish(
     lake: LakeFrames, days: Sequence[date] | None, *, today: date, say: Callable[[str], None]
 ) -> None:
-    """Write the series of *days* that are over, and of those that ended since the last run.
+    """Write the series of *days* that have ended, and of days that ended since the last run.
 
-    Of all such days if *days* is None, or none was ever written.  So each is written once, however
-    often a rollup runs, unless something comes late for it.
-    Then every day before *today* counts as rolled up, from the first there ever was.
+    Without *days*, or if no series was ever written, it writes all days that have ended.  So each
+    is written once, however often a rollup runs, unless late changes come for it.
+    Then every day from the first one to *today* counts as rolled up.
     """
     before = _span(lake)
     if before is None or days is None:

@@ -1,7 +1,7 @@
 """Reconstruct the past of a task from one look at it: changes made up from its present state.
 
-A stored task holds when it came into its queue, when it was delivered last and how that ended.
-These are the changes a chart or a report needs; what lies between them nobody knows any more.
+A stored task has the times when it came into its queue and when its last delivery began and ended.
+Charts and reports need these changes; the changes between them are lost.
 Pure Python: dictionaries in, lines of the lake out.  Instants are microseconds since 1970.
 """
 
@@ -16,7 +16,7 @@ from headrace.domain.task_fields import REPLAYED
 from headrace.history.changelog import FORGET, Line
 
 SIDES: Final = ("queue", "state", "due", "enqueued", "attempts", "hop", "lease", "lease_end")
-"""What a change has on both its sides."""
+"""The columns that a change has on both sides."""
 
 GIVEN: Final = ("payload", *(field.api_name for field in REPLAYED))
 """What a producer said of a task, which a replay says again."""
@@ -38,8 +38,8 @@ def reconstructed(
 ) -> Iterator[Line]:
     """Yield the changes that follow from *task*, beyond those that the lake already holds.
 
-    Those begin by leaving *first* and end by coming to *last*; where they include the task's
-    creation or its end, the state of these is None.  All are None where nothing is known.
+    The lake's changes lead from *first* to *last*; if they include the task's creation or its end,
+    the state there is None.  Each of the three is None if nothing is known.
     """
     if first is not None and first["state"] in _LIVE:
         yield from _lines(_beginning(first), None)

@@ -3,9 +3,9 @@
 The ids of the new tasks are made from the replay's name and from task and version, so a replay that
 is repeated, or killed and begun again, adds nothing twice.
 
-The SQL says which tasks, and may say anything of what they shall be; what it does not say is read
-from ``changes``, as the task stood at the version that is named.  Nothing of it is made up: a task
-of which the lake does not know what it was is left out, and counted.
+The SQL selects the tasks, and may select their new values; other values are read from ``changes``,
+as of the selected version.  Nothing is guessed: a task whose values the lake does not have is left
+out, and counted.
 """
 
 from collections import Counter
@@ -308,7 +308,7 @@ class _Times:
     start: datetime
 
     def due(self, at: datetime | None) -> datetime | None:
-        """Return when a task falls due that was enqueued *at* some time; None is at once."""
+        """Return when a task enqueued *at* some time falls due, or None for now."""
         if self.speed and self.first is not None and at is not None:
             return self.start + (_aware(at) - self.first) / self.speed
         return self.given

@@ -112,7 +112,7 @@ def rollup(
 
     It looks for late files in the last days and in *also*, unless *everything* is requested.
     Raises InvalidRequest for a raw file that cannot be read, and names it; Conflict if another job
-    has written one of the tables meanwhile.
+    has written one of the tables since.
     """
     lake = lake.pinned()
     state = RollupState({}, ()) if everything else RollupState.of(lake)

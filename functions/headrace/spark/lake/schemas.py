@@ -100,7 +100,7 @@ CHANGES: Final = Table(
         LakeColumn("worker", "string", "who had or has it"),
         LakeColumn("started_at", "timestamp", "when that delivery began"),
         LakeColumn("finished_at", "timestamp", "when it succeeded or died"),
-        LakeColumn("expires_at", "timestamp", "when it expires if nobody takes it"),
+        LakeColumn("expires_at", "timestamp", "when it expires if no worker takes it"),
         LakeColumn("dead_reason", "string", "rejected, exhausted, expired or cancelled"),
         LakeColumn(
             "error_kind", "string", "failed or lease_expired, of the attempt that just failed"
@@ -116,7 +116,7 @@ CHANGES: Final = Table(
             LakeColumn(
                 field.api_name,
                 REPLAYED_TYPES[field.api_name],
-                f"its {field.name.replace('_', ' ')}, where that may be new, likewise",
+                f"its {field.name.replace('_', ' ')}, with its payload, if its queue keeps that",
             )
             for field in REPLAYED
         ),
@@ -265,7 +265,7 @@ OPEN_TASKS: Final = Table(
         LakeColumn("lease", "string", "digest of its lease"),
         LakeColumn("lease_end", "timestamp", "end of its lease"),
         LakeColumn("lease_group", "string", "digest of the group that its lease is under"),
-        LakeColumn("expires_at", "timestamp", "when it expires if nobody takes it"),
+        LakeColumn("expires_at", "timestamp", "when it expires if no worker takes it"),
         LakeColumn("at", "timestamp", "when that change was made"),
         LakeColumn(DAY, "date", "the day that began"),
     ),
@@ -286,7 +286,7 @@ QUEUE_LEVELS: Final = Table(
 )
 
 EVERY_TABLE: Final = (*TABLES, OPEN_TASKS, QUEUE_LEVELS)
-"""All tables of a lake, also those that only the jobs read."""
+"""All tables of a lake, with the internal ones."""
 
 
 def markdown() -> str:

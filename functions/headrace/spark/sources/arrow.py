@@ -72,7 +72,7 @@ def _value(scalar: pa.Scalar) -> Any:  # noqa: ANN401  whatever a column has
         return UnfitValue(f"must be a {scalar.type} from the year 1 to 9999")
 
 
-def _aware(value: Any) -> Any:  # noqa: ANN401  likewise
+def _aware(value: Any) -> Any:  # noqa: ANN401  whatever a column has
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 

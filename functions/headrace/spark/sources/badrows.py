@@ -1,4 +1,4 @@
-"""What becomes of rows that cannot be carried out: the option ``bad_rows`` of what is written."""
+"""The option ``bad_rows`` of a write: what happens to rows that cannot be carried out."""
 
 import json
 from collections.abc import Mapping

@@ -1,12 +1,12 @@
-"""What a batch has leased, written down in the control table before anybody is given it.
+"""The claim log: the rows that a batch has leased, stored in the control table.
 
-Spark may run a part of a job twice, one after the other or at once, and a stream that is started
-again asks for the batch that it had.  So what a shard gives to a batch is decided by pages of a
-claim log, each of which is written once: who comes second with a page gives back what it leased,
-no attempt used, and goes by the page that is there.  A page without rows is the last one.
+Spark may run a part of a job twice, one after the other or at once, and a stream that starts again
+asks for the batch that it had.  So the pages of a claim log decide which tasks of a shard belong to
+a batch.  Each page is written once: a reader that comes second with a page releases the tasks that
+it leased, no attempt used, and uses the stored page.  A page without rows is the last one.
 
-So whoever reads a share, when and how often, is given the same rows; and what was leased but never
-claimed, because a process died in between, no transform has seen.
+So every reader of a share has the same rows.  No transform has seen tasks that were leased but not
+claimed because a process died in between.
 """
 
 import base64
@@ -27,13 +27,13 @@ Lease: TypeAlias = tuple[str, str]
 
 KIND: Final = "claim"
 KEPT: Final = timedelta(days=30)
-"""How long a page outlives its batch if nobody forgets it: as long as a stream may be down."""
+"""How long a page is kept if no process removes it: as long as a stream may be down."""
 
 INLINE: Final = 32 * 1024
 """Bytes of a payload that are written down with its row; a larger one is read from its task."""
 
 _PAGE: Final = 300_000  # bytes of a record; DynamoDB takes 400 KB
-_RECORDS: Final = 25  # read at a time, all of which may be as large
+_RECORDS: Final = 25  # read at a time, each of up to that size
 _ROWS: Final = "rows"
 _LAPSED: Final = "lapsed"
 _COLUMNS: Final = ("id", "lease", "payload")
@@ -110,10 +110,10 @@ class GroupClaims:
 
 @dataclass(slots=True)
 class ShardShare:
-    """What one shard gives to a batch, for one reader of it: *room* tasks at the most.
+    """The share of one shard in a batch, up to *room* tasks, for one reader.
 
-    *lease* yields record batches of up to so many tasks, leased as they are asked for; *held* all
-    that the group holds in this shard, whoever leased it; *release* gives back tasks by id and
+    *lease* leases up to so many tasks as they are iterated, and yields them in record batches;
+    *held* yields all tasks that the group holds in this shard; *release* releases tasks by id and
     lease, no attempt used.
     """
 
@@ -129,10 +129,10 @@ class ShardShare:
     _source: Iterator[pa.RecordBatch] | None = field(default=None, init=False)
 
     def pages(self) -> Iterator[tuple[pa.RecordBatch, bool]]:
-        """Yield the pages, each with whether it was there before.
+        """Yield the pages, each with whether it was stored before.
 
-        What this reader has leased in vain is given back once the last page is known, when nobody
-        claims it any more; a reader that is left before that leaves it to whoever ends the batch.
+        After the last page it releases the tasks that it leased and did not claim.  If it is not
+        iterated to the end, the end of the batch releases them.
         """
         number, room, behind = 0, self.room, True
         while room > 0:
@@ -154,7 +154,7 @@ class ShardShare:
             self.release(leases_in(rows))
 
     def _offered(self, room: int) -> tuple[pa.RecordBatch, str]:
-        """Return what would be the next page: what was leased and not claimed, or new."""
+        """Return the candidate for the next page: tasks leased and not claimed, or new ones."""
         if not self._own:
             rows = self._unclaimed() if self._source is None else None
             if rows is not None:
@@ -168,7 +168,7 @@ class ShardShare:
         return _fitting(self._own[0].slice(0, room))
 
     def _unclaimed(self) -> pa.RecordBatch | None:
-        """Return some of what the group holds and nobody has claimed; None: there is nothing."""
+        """Return some tasks that the group holds and no page has, or None."""
         for rows in self.held():
             left = self._left(rows)
             if left.num_rows:
@@ -187,9 +187,9 @@ class ShardShare:
 def lapsed_in(
     rows: pa.RecordBatch, queue: str, group: str, tasks: Mapping[str, Task]
 ) -> list[bool]:
-    """Return whether each of *rows*, none of which is held any more, was never settled.
+    """Return for each of *rows*, whose leases have ended, whether its task was not settled.
 
-    Such a task comes again, or has come, in another batch.
+    Such a task comes again in another batch.
     """
     found = [(tasks.get(id_), lease) for id_, lease in leases_in(rows)]
     return [
@@ -205,7 +205,7 @@ def is_leased(task: Task | None, lease: str, queue: str) -> bool:
 
 
 def settled(task: Task | None, lease: str, group: str) -> bool:
-    """Tell whether the last report about *task* was of this lease of a group."""
+    """Whether the last report about *task* was of this lease of a group."""
     return task is not None and task.settled_lease_id in (lease, group)
 
 

@@ -48,7 +48,7 @@ class TaskColumn:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where the value stands in DynamoDB's JSON of the item."""
+        """The place of the value in DynamoDB's JSON of the item."""
         first, *inner = self.attribute.split(".")
         return (first, *(step for part in inner for step in ("M", part)))
 
@@ -74,7 +74,7 @@ TASK: Final = (
     ),
     _instant("created_at", "when it was first enqueued"),
     _instant("enqueued_at", "when it entered its queue"),
-    _instant("expires_at", "when it expires if nobody takes it", keys.EXPIRES_AT),
+    _instant("expires_at", "when it expires if no worker takes it", keys.EXPIRES_AT),
     _instant("started_at", "when its latest delivery began"),
     _instant(
         "lease_expires_at",
@@ -158,9 +158,9 @@ def ddl(columns: Iterable[TaskColumn]) -> str:
 def columns_of(
     fields: Sequence[tuple[str, str]], more: Sequence[TaskColumn] = ()
 ) -> tuple[TaskColumn, ...]:
-    """Return the columns that a schema of (name, type) asks for; *more* there are besides.
+    """Return the columns of a schema of (name, type), which may have *more* columns than a task.
 
-    Raises InvalidRequest naming what is not known or has another type.
+    Raises InvalidRequest that names a column that is unknown or has another type.
     """
     known = {**BY_NAME, **{column.name: column for column in more}}
     wrong = []

@@ -26,7 +26,7 @@ _LISTENING: Final = "_headrace_listens"
 
 
 def marks() -> Path:
-    """Return the folder of marks, which is nobody else's, and make it."""
+    """Make the folder of marks, which no other user may read; return it."""
     folder = Path(tempfile.gettempdir(), f"headrace-streams-{os.getuid()}")
     folder.mkdir(mode=_PRIVATE, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
@@ -41,7 +41,7 @@ def mark(group_id: str) -> None:
 
 
 def marked(group_id: str) -> bool:
-    """Tell whether it is."""
+    """Whether the batch of a group is marked."""
     with suppress(OSError):
         return _place(group_id).exists()
     return False
@@ -54,7 +54,7 @@ def unmark(group_id: str) -> None:
 
 
 def tidy() -> None:
-    """Remove marks that nobody looked for: their batches were ended by the next one before."""
+    """Remove old marks: the batches after them have ended theirs."""
     with suppress(OSError):
         for place in marks().iterdir():
             with suppress(OSError):
@@ -77,7 +77,7 @@ def listen(spark: "SparkSession") -> None:
 
     Where Spark takes no listener there are no marks, and the next batch does it.
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415 (likewise)
+    from pyspark.errors import PySparkException  # noqa: PLC0415 (only in a driver)
     from pyspark.sql.streaming.listener import (  # noqa: PLC0415 (only in a driver)
         QueryIdleEvent,
         QueryProgressEvent,

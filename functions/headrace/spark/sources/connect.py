@@ -52,7 +52,7 @@ OPTIONS: Final = (
     SourceOption("tasks_table", word, "name of the table of tasks; else `HEADRACE_TASKS_TABLE`"),
     SourceOption("control_table", word, "name of the control table; else `HEADRACE_CONTROL_TABLE`"),
     SourceOption(
-        "dynamodb_url", word, "an endpoint of its own; else `HEADRACE_DYNAMODB_URL`, else AWS"
+        "dynamodb_url", word, "another endpoint than AWS; else `HEADRACE_DYNAMODB_URL`, else AWS"
     ),
     SourceOption(
         "payloads",
@@ -96,11 +96,12 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class StoreConnection:
-    """Which tables, and where they are; None for *dynamodb_url* is Amazon DynamoDB.
+    """The tables, or the file, and how to reach them.
 
-    With a *url*, always ``file:``, it is that file, and the others have no meaning; *machine* is
-    the one that the file is on, None where that is not checked.  *payloads* is where large payloads
-    of tables are kept, those of a file beside it; *payload_offload_bytes* from which size on.
+    Without a *dynamodb_url* the tables are in Amazon DynamoDB.  With a *url*, always ``file:``, the
+    tasks are in that file, and the fields of tables have no meaning; *machine* is the machine with
+    the file, None for no check.  Payloads of *payload_offload_bytes* or more are kept in
+    *payloads*, those of a file beside it.
     """
 
     tasks_table: str = Settings.tasks_table
@@ -185,7 +186,7 @@ def _address(
 
 @cache
 def _deployed(address: TablesAddress) -> tuple[str, str, str | None, int]:
-    """Return what a deployment's stack tells: its tables, and which payloads are kept where."""
+    """Return the tables of a deployment, where its large payloads are, and from which size."""
     from headrace.store.dynamo.connect import (  # noqa: PLC0415  a file needs no botocore
         CONTROL_TABLE,
         TASKS_TABLE,
@@ -272,7 +273,7 @@ def store(connection: StoreConnection) -> Store:
 
 def _tables_store(connection: StoreConnection) -> Store:
     from headrace.store.dynamo import DynamoStore  # noqa: PLC0415  a file needs no botocore
-    from headrace.store.dynamo.connect import CallersRights  # noqa: PLC0415  likewise
+    from headrace.store.dynamo.connect import CallersRights  # noqa: PLC0415  a file needs no botocore
 
     tasks, control = connection.tasks_table, connection.control_table
     rights = CallersRights(f"the tables {tasks} and {control}")
@@ -311,9 +312,9 @@ def _file_store(connection: StoreConnection) -> Store:
 
 
 def _meant(error: Exception, connection: StoreConnection) -> InvalidRequest | None:
-    """The error for whoever set this up, if *error* is about the setup.
+    """Return the error that explains a wrong setup, if *error* comes from one.
 
-    Recognised by names: botocore's errors are known to the store alone.
+    It is recognised by names, because only the store imports botocore.
     """
     if type(error).__name__ == "NoRegionError":
         return _nowhere("region", "no local service runs here, and no region is known")
@@ -345,7 +346,7 @@ def _settings(connection: StoreConnection) -> Settings:
 
 
 def _is_here(connection: StoreConnection) -> bool:
-    """Whether the tables are on this machine, where nobody checks credentials."""
+    """Whether the tables are on this machine, where credentials are not checked."""
     url = connection.dynamodb_url
     return url is not None and urlsplit(url).hostname in _LOOPBACK
 

@@ -57,7 +57,7 @@ def schema_of(ddl: str) -> pa.Schema:
 
 
 def wire_struct(columns: Iterable[TaskColumn]) -> pa.StructType:
-    """Return how the attributes that *columns* need stand in DynamoDB's JSON."""
+    """Return the schema, in DynamoDB's JSON, of the attributes that *columns* need."""
     fields: dict[str, Any] = {}
     for column in columns:
         *above, name = column.path

@@ -1,4 +1,4 @@
-"""How a committed micro-batch ends: the rest of its tasks is settled, or given back.
+"""The end of a committed micro-batch: settle or release the rest of its tasks.
 
 All of this may run again, and in several processes at once: each task is settled by a conditional
 write that requires its lease, and a group ends once.
@@ -33,13 +33,13 @@ _COMES_AGAIN: Final = 60.0
 """Seconds until tasks come again that nothing settled: an operator has time to act on the warning,
 and a stream whose sink settles nothing does not read the same tasks all the time."""
 _SETTLING: Final = 60.0
-"""Seconds of the lease under which tasks that were taken back are settled."""
+"""Seconds of the lease under which tasks are settled whose first lease has ended."""
 _WORKER: Final = "spark.on_commit"
 
 
 @dataclass(frozen=True, slots=True)
 class OnCommit:
-    """What becomes of the tasks of a batch that is committed: they succeed, or move on."""
+    """The option ``on_commit``: the tasks of a committed batch succeed, or move on."""
 
     to_queue: str | None = None
 
@@ -116,7 +116,7 @@ class Ending:
         return MicroBatchEnd(settles, self.forget(group_id))
 
     def forget(self, group_id: str) -> bool:
-        """Give back what a group still holds, no attempt used, and forget what it had claimed.
+        """Release the tasks that a group still holds, no attempt used, and remove its claim log.
 
         Return whether its lease had lapsed before.
         """
@@ -125,7 +125,7 @@ class Ending:
         return lapsed
 
     def give_back(self, group_id: str) -> bool:
-        """Give back what a group still holds, no attempt used, of a batch that may be read again.
+        """Release the tasks that a group still holds, no attempt used; its batch may be read again.
 
         Return whether its lease had lapsed before.
         """
@@ -166,10 +166,10 @@ class Ending:
             )
 
     def _settle_taken_back(self, what: OnCommit, queue: str, leases: Mapping[str, str]) -> int:
-        """Settle the tasks of *leases* that have only waited since this lease was taken back.
+        """Settle the tasks of *leases* that have only waited since this lease ended.
 
-        Their rows are in the sink.  Each is leased once more, under a group of its own, and settled
-        under that.  Return how many were settled; any other is left as it is.
+        Their rows are in the sink.  They are leased once more, under a new group, and settled
+        under that.  Return how many were settled; the others stay as they are.
         """
         uses = opened(self.connection)
         found = store(self.connection).read(leases, payload=False)
@@ -223,7 +223,7 @@ class Ending:
 
 
 def _only_waited(task: Task, lease: str, queue: str) -> bool:
-    """Return whether the last thing that happened to *task* is that *lease* was taken back."""
+    """Whether *task* has only waited since *lease* ended."""
     return (
         task.queue == queue
         and task.state is State.ENQUEUED

@@ -66,7 +66,7 @@ OPTIONS: Final = (
         "id_from", word, "columns, with commas, that tell a row from all others of its queue"
     ),
     SourceOption(
-        "run", word, "with `id_from`: another name makes other ids, so the rows are added anew"
+        "run", word, "with `id_from`: another name makes other ids, so the rows are added again"
     ),
     SourceOption(
         "random_ids",
@@ -78,7 +78,7 @@ OPTIONS: Final = (
     SourceOption(
         "bad_rows",
         bad_rows,
-        "what becomes of rows that are no tasks, when the others are in: `fail` fails the job and"
+        "the rows that are no tasks, once the others are enqueued: `fail` fails the job and"
         " names them, as a batch does by default, `drop` warns of them, as a stream does;"
         " `dead:QUEUE` makes a task of each there, with the row and the reason",
     ),
@@ -107,11 +107,10 @@ class Sending:
 
 @dataclass(slots=True)
 class EnqueueSummary(WriterCommitMessage):
-    """The outcome of rows: numbers by outcome, and the first bad ones with their reasons.
+    """The outcome of rows: numbers by outcome, and the first bad rows with their reasons.
 
-    ``differing`` of those that were there before have another payload than the row; ``reasons``
-    counts the bad ones by what is wrong with them.
-    Of rows that Spark sent twice it tells the second time; who wants to know counts the queue.
+    ``differing`` is how many existing tasks have another payload than their row; ``reasons`` counts
+    the bad rows by reason.  If Spark sent rows twice, it counts the second time.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -217,11 +216,11 @@ class EnqueueStreamWriter(ArrowSink):
 
 
 def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSummary:
-    """Enqueue *rows*; return what became of them.
+    """Enqueue *rows*; return their outcomes.
 
-    Raises InvalidRequest before anything is written if the ids look drawn, Unavailable when the
-    table stays throttled: then it may be called again; and NotFound for a queue that is missing
-    where bad rows do not fail the write: it is not the rows that are wrong.
+    Raises InvalidRequest before anything is written if the ids look random; Unavailable when the
+    table stays throttled: then it may be called again; and NotFound for a missing queue where bad
+    rows do not fail the write.
     """
     summary = EnqueueSummary()
     limiter = shared_limiter(sending.connection, sending.timeline, sending.rate)
@@ -358,8 +357,8 @@ def _contradictions(
     wrong = []
     if bool(identity.id_column) == bool(identity.id_from):
         message = (
-            "give exactly one of id_column and id_from: without ids of their own, rows that are"
-            " sent again are added again"
+            "give exactly one of id_column and id_from: a row without a fixed id that is sent again"
+            " is added again"
         )
         wrong.append(FieldError("id_column", message))
     if chosen["run"] and not identity.id_from:
@@ -381,10 +380,10 @@ def _forget(sending: Sending) -> None:
 
 
 def _checked(messages: Sequence[WriterCommitMessage | None], policy: BadRows) -> None:
-    """Log what became of the rows; raise InvalidRequest if some were bad and that fails the write.
+    """Log the outcomes of the rows; raise InvalidRequest if some were bad and that fails the write.
 
-    The good ones are in by now.  These are the counts of the parts, each of which may have run more
-    than once: what is true stands in the tables.
+    The good rows are enqueued by now.  The counts are those of the parts of the job, some of which
+    Spark may have run twice.
     """
     summary = EnqueueSummary()
     for message in messages:

@@ -3,13 +3,12 @@
 The layout is AWS's, of both kinds alike:
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/S3DataExport.Output.html
 
-One partition for each of its files, which is read in pieces.  An incremental export has one state
-of each task that was written in its window, the last one: what happened in between it does not
-tell.
+There is one partition for each file, which is read in pieces.  An incremental export has only the
+last state of each task that was written in its window.
 
-What the table still holds of a task that is gone, its id and how it ended, is no task: a full
-export shows none, an incremental one the task as deleted.  Likewise a task that was deleted and
-that an undo could bring back, unless the option ``hidden`` asks for those.
+The table keeps the id of a removed task and how it ended.  A full export leaves such items out; an
+incremental one has the task as deleted.  The same holds for a deleted task that an undo could
+restore, unless the option ``hidden`` asks for it.
 """
 
 import base64
@@ -82,7 +81,9 @@ BLOCK: Final = 16 * 1024 * 1024
 """Bytes of lines that are decoded at a time."""
 IN_MEMORY: Final = 16 * 1024 * 1024
 """Bytes of a file as it is packed; the rest of a larger one waits in a temporary file."""
-_SPENT: Final = TaskColumn("ended_in", "string", "text", keys.ENDED_IN, "what is left of a task")
+_SPENT: Final = TaskColumn(
+    "ended_in", "string", "text", keys.ENDED_IN, "the rest of a deleted task"
+)
 _ID, _QUEUE, _STATE = (BY_NAME[name] for name in ("id", "queue", "state"))
 
 
@@ -303,7 +304,7 @@ class ExportReader(DataSourceReader):
         return [InputPartition((about, file)) for file in export.files]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Where there are none, Spark makes one up: without a value, and 4.0 none at all.
+        # If there are no partitions, Spark makes one without a value.
         part: tuple[Export, ExportFile] | None = getattr(partition, "value", None)
         if part is None:
             return

@@ -69,7 +69,7 @@ class LeaseRequest:
     """A request to lease tasks of *queue* under *group*, in *worker*'s name.
 
     *rooms* is how many tasks each shard may give, always the same for one group.  *rate* is how
-    many tasks a second the whole group may lease; None is as many as there are.  *first* is the
+    many tasks a second the whole group may lease, None for any number.  *first* is the
     number of its first shard among those of all queues that the group leases from.  *stream* is
     whether a micro-batch of a stream reads, which ends with its group; other reads fail then.
     *lapsed* is of a stream: the lease of this micro-batch had ended when the query planned it.
@@ -89,7 +89,7 @@ class LeaseRequest:
 def leased(request: LeaseRequest, shard: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows that *request* has claimed in *shard*, and then those it can still lease.
 
-    It leaves out rows whose lease ended before their tasks were settled: it takes these tasks back,
+    It leaves out rows whose lease ended before their tasks were settled: it reclaims their tasks,
     so they come again in a later batch.  All reads of one attempt at a micro-batch agree on that,
     because the driver decides it when it plans the attempt; each read of a frame decides for
     itself.  Raises LeaseLost when the group has ended.
@@ -130,9 +130,9 @@ def _is_open(request: LeaseRequest) -> bool:
 
 
 def _taken_back(request: LeaseRequest, page: pa.RecordBatch) -> list[bool]:
-    """Take back the tasks of *page* that an ended group still holds; return which rows have lapsed.
+    """Reclaim the tasks of *page* that an ended group still holds; return which rows have lapsed.
 
-    A late report counts until its task is taken back; after that no report under the old lease can
+    A late report counts until its task is reclaimed; after that no report under the old lease can
     settle it.  So this comes before the row is left out.
     Raises Unavailable if the tasks keep changing.
     """
@@ -151,8 +151,8 @@ def _taken_back(request: LeaseRequest, page: pa.RecordBatch) -> list[bool]:
         statuses = GroupStatuses(tables, uses.now)
         list(uses.reaping.take_back(queue, entries, statuses))
     message = (
-        f"{QUEUE}: queue {request.queue}, batch {request.group}: tasks keep changing while their"
-        " ended lease is taken back. Run the query or job again"
+        f"{QUEUE}: queue {request.queue}, batch {request.group}: the lease has ended and tasks"
+        " keep changing. Run the query or job again"
     )
     raise Unavailable(message)
 
@@ -215,9 +215,9 @@ def _as_it_was(uses: Service, page: pa.RecordBatch) -> pa.RecordBatch:
 def release(
     connection: StoreConnection, queue: str, tasks: Sequence[Lease], *, delay: float = 0.0
 ) -> int:
-    """Give back tasks of *queue* by id and lease, no attempt used; return how many went.
+    """Release tasks of *queue* by id and lease, no attempt used; return how many were released.
 
-    What cannot be given back now comes back when its group ends.
+    The end of the group releases the others.
     """
     if not tasks:
         return 0
@@ -329,10 +329,10 @@ def group_heartbeat(
 
 
 def sweep(connection: StoreConnection, queue: str, group_id: str) -> int:
-    """Report what *group_id* still holds of *queue* as failed; return how many tasks that were.
+    """Report the tasks of *queue* that *group_id* still holds as failed; return how many.
 
-    So a task that is dropped time and again is dead in the end, and no drain goes on for ever.
-    What nobody was given, because it was leased but never claimed, goes back with no attempt used.
+    So a task that the transform drops each time is dead in the end, and a drain ends.  Tasks that
+    were leased but not claimed are released, no attempt used: no transform has seen them.
     """
     swept = 0
     for held in leftovers(connection, queue, group_id):
@@ -350,7 +350,7 @@ def dropped(connection: StoreConnection, queue: str, tasks: Sequence[Lease]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """Tasks by id and lease that a group holds still: those that a reader was given, and others."""
+    """Tasks by id and lease that a group still holds: those a reader has seen, and the others."""
 
     seen: list[Lease]
     unseen: list[Lease]

@@ -35,7 +35,7 @@ _RANDOM: Final = 4  # the version of UUIDs that are drawn
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A column that a frame may have: the types it may be of, and what it says."""
+    """A column that a frame may have: its possible types, and its meaning."""
 
     name: str
     types: tuple[str, ...]
@@ -219,7 +219,7 @@ def _retry(name: str, text: str | None) -> RetryStrategy | None:
 
 
 def _until(name: str, text: str | None) -> DedupeUntil | None:
-    """Return what a task keeps of its ``dedupe_until``.  Raises BadRow."""
+    """Return the ``dedupe_until`` of a task.  Raises BadRow."""
     if text is None:
         return None
     try:

@@ -24,8 +24,8 @@ _Number = TypeVar("_Number", int, float)
 class SourceOption:
     """One option: *parse* returns the value of its text, or raises ValueError with the limit.
 
-    Without a *default* it is None where it is not given, unless it is *required*.  *what* is its
-    line in the docs.
+    An option that is not given has its *default*, unless it is *required*.  *what* is its line in
+    the docs.
     """
 
     name: str
@@ -55,7 +55,7 @@ def parsed(rows: Sequence[SourceOption], given: Mapping[str, str], *, of: str) -
         except ValueError as error:
             wrong.append(FieldError(row.name, str(error)))
     known = ", ".join(row.name for row in rows)
-    unknown = f"is no option of {of}, which has {known}"
+    unknown = f"is no option of {of}; its options are {known}"
     wrong += [FieldError(name, unknown) for name in sorted(texts.keys() - _IGNORED)]
     if wrong:
         raise refused(wrong, of=of)

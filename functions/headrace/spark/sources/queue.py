@@ -48,9 +48,10 @@ class QueueSource(api.DataSource):
 
     @override
     def streamReader(self, schema: StructType) -> api.DataSourceStreamReader:
-        """The reader of a stream; what is wrong with the options or the schema it raises itself.
+        """Return the reader of a stream.
 
-        Of an error that is raised here Spark shows another one, of its own.
+        Its first call raises what is wrong with the options or the schema: if this method raised
+        it, Spark would show another error.
         """
         try:
             reading = QueueReading.of(self.options, stream=True)

@@ -30,11 +30,11 @@ _GROWTH: Final = 2.0
 
 @dataclass(slots=True)
 class RateLimiter:
-    """Lets no more than *rate* tasks a second through; None is any number.
+    """Lets up to *rate* tasks a second through, or with None any number.
 
-    With a *store* that is the rate of all processes which share the timeline *name*, else of this
-    limiter alone.  It waits to the end of a piece before its tasks may go, so that no job begins
-    with a burst.  What is not used of a piece it keeps for the next call.
+    With a *store* that is the rate of all processes that share the timeline *name*, else of this
+    limiter.  It waits to the end of a piece before its tasks may go, so that no job begins with a
+    burst.  It keeps the unused rest of a piece for the next call.
     """
 
     rate: float | None

@@ -51,7 +51,7 @@ READING: Final = (
     SourceOption(
         "queue_pattern",
         queue_pattern,
-        "all whose name is like this, with `*` and `?`, also those that come later; without those"
+        "all whose name is like this, with `*` and `?`, also queues made later; without queues"
         f" that have a target. A read is of the {LEASE_QUEUES} with the most due tasks",
     ),
     SourceOption("station", queue_name, "the worker's name on the tasks it takes", "spark"),
@@ -94,7 +94,7 @@ class QueuePartition(api.InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a batch is made of: *shards*, and how many tasks are *due* in each of them."""
+    """The shards of a batch, and how many tasks are *due* in each of them."""
 
     shards: Shards
     due: list[int]
@@ -129,7 +129,7 @@ class QueueReading:
         if len(named) > 1:
             raise refused([FieldError(named[1], f"has no meaning beside {named[0]}")], of=QUEUE)
         if values["on_commit"] is not None and not stream:
-            message = "has a meaning only for a stream: what a batch has read, its job settles"
+            message = "has a meaning only for a stream: a batch job settles its tasks by a write"
             raise refused([FieldError("on_commit", message)], of=QUEUE)
         own = {row.name: values[row.name] for row in READING if row not in connect.OPTIONS}
         connection = StoreConnection.of(values)
@@ -184,7 +184,7 @@ class QueueReading:
         return names
 
     def due(self, *, by: datetime | None = None) -> bool:
-        """Tell whether something is due that was *by* an instant.
+        """Whether a task is due, or was due *by* an instant.
 
         Raises NotFound for a queue that is missing, and InvalidRequest for one with a target.
         """
@@ -195,7 +195,7 @@ class QueueReading:
         return any(shards.due(name, by=by) for name in names)
 
     def plan(self) -> "Plan":
-        """Return what a batch of what is due now is made of.
+        """Return the shards of a batch of all tasks that are due now.
 
         Raises NotFound for a queue that is missing, and InvalidRequest for one with a target.
         """
@@ -225,7 +225,7 @@ class QueueReading:
     def batch(self, group_id: str) -> list[QueuePartition]:
         """Return the shares of a station's batch.  Raises as plan() does.
 
-        Those of one queue are even, without a count of what is due in each shard.
+        Those of one queue are even, without a count of due tasks in each shard.
         """
         if self.queue is None:
             plan = self.plan()
@@ -322,7 +322,7 @@ def _spread(number: int, most: Sequence[int]) -> list[int]:
 
 
 def _literal(pattern: str) -> str:
-    """Return what every name begins with that is like *pattern*."""
+    """Return the text before the first wildcard of *pattern*."""
     return re.split(r"[*?]", pattern, maxsplit=1)[0]
 
 

@@ -213,7 +213,7 @@ def group_in(column: str, text: str | None) -> str | None:
 
 
 def error_of(text: str | None) -> WorkerError:
-    """Return the error that *text* tells: the type is told apart in ``Type: message``."""
+    """Return the error in *text*, with its type if the text is ``Type: message``."""
     if not text:
         return WorkerError()
     kind, colon, message = text.partition(": ")

@@ -29,7 +29,7 @@ WRITING: Final = (
     SourceOption(
         "bad_rows",
         bad_rows,
-        "what becomes of the task of a row that cannot be carried out: without it the task is dead,"
+        "the task of a row that cannot be carried out: without this option the task is dead,"
         " with the reason; `fail` leaves it and fails the write when the others are settled, `drop`"
         " fails its attempt, `dead:QUEUE` moves it there as it is",
     ),
@@ -39,11 +39,10 @@ WRITING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SettleTarget:
-    """Where rows are settled: tasks of *queue*; *to* is where a row goes that names no queue.
+    """Where rows are settled: tasks of *queue*, or without one of the queue that each row names.
 
-    Without a *queue* each row names its own.
-
-    *bad_rows* is what becomes of the task of a row that cannot be carried out; None: it is dead.
+    A row that names no ``to_queue`` moves its task to the queue *to*.  *bad_rows* says what happens
+    to the task of a row that cannot be carried out; without it the task is dead.
     """
 
     connection: StoreConnection

@@ -1,8 +1,8 @@
-"""Leased tasks settled by the ``action`` of their rows: the writing half of ``headrace``.
+"""The writing half of ``headrace``: settle leased tasks by the ``action`` of their rows.
 
-Each task is settled in one conditional write that asks for the lease of its row, so whoever sends
-a row again, or late, changes nothing.  A row that cannot be carried out is no reason to fail its
-whole batch: its task is dead, with the reason.
+Each task is settled in one conditional write that requires the lease of its row, so a row that is
+sent again, or late, changes nothing.  A row that cannot be carried out does not fail its batch: its
+task is dead, with the reason.
 """
 
 import logging
@@ -56,11 +56,10 @@ _LEFT: Final = "left"
 
 @dataclass(slots=True)
 class SettleSummary:
-    """The outcome of rows: numbers of tasks by outcome, and a few reasons of each bad one.
+    """The outcome of rows: numbers of tasks by outcome, and a few reasons of each bad outcome.
 
-    ``amiss`` are those of ``counts`` that were not settled as their rows say, by outcome too: of
-    those that were retried or are dead the ones whose rows could not be carried out, and all that
-    were lost.  ``why`` is the first reason of each outcome among them.
+    ``amiss`` counts, by outcome, the tasks that were not settled as their rows say: retried or dead
+    because the row could not be carried out, and lost.  ``why`` has the first reason of each.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -152,7 +151,7 @@ def _send_all(
 def _checked(
     target: SettleTarget, rows: Sequence[SettlingRow], summary: SettleSummary
 ) -> TaskReport | None:
-    """Return the report that *rows* make, or that they are bad; None: there is none to make."""
+    """Return the report that *rows* make, or about bad rows; None for no report."""
     try:
         return _with_children_as_taken(target, report_of(rows, to=target.to))
     except BadRow as wrong:
@@ -200,7 +199,7 @@ def _send(
     births: Sequence[TaskReport],
     summary: SettleSummary,
 ) -> None:
-    """Send *reports* in batches, and each of *births* in a transaction of its own."""
+    """Send *reports* in batches, and each of *births* in one transaction."""
     use_case = opened(target.connection).reports
     results = use_case.report(queue, reports) if reports else []
     for report, result in zip(reports, results, strict=True):
@@ -266,7 +265,7 @@ class Settled(api.WriterCommitMessage):
 
 
 class QueueWriter(api.DataSourceArrowWriter):
-    """Settles the tasks of the rows, whoever sends them how often."""
+    """Settles the tasks of the rows once, however often they are written."""
 
     def __init__(self, target: SettleTarget) -> None:
         self.target = target
@@ -284,7 +283,7 @@ class QueueWriter(api.DataSourceArrowWriter):
 
 
 class QueueStreamWriter(ArrowSink):
-    """Settles the tasks of the rows, whoever sends them how often."""
+    """Settles the tasks of the rows once, however often they are written."""
 
     def __init__(self, target: SettleTarget) -> None:
         self.target = target

@@ -1,13 +1,12 @@
-"""The stream of the format ``headrace``: batch after batch, each under a group of its own.
+"""The stream of the format ``headrace``: micro-batches, each with its group lease.
 
-The offset of a batch names its group, and the claim log has what the group has leased.  So a query
-that is started again from its checkpoint gets the very rows of the batch that it was in, whether
-they are settled by now or not, and a heartbeat extends the group again if it is still open.
+The offset of a batch names its group, and the claim log has the rows that the group has leased.  So
+a query that starts again from its checkpoint gets the same rows of its batch, settled or not, and a
+heartbeat extends the group again if it is still open.
 
-Once the group is over, the batch has lapsed.  That is decided when a query plans the batch for the
-first time: it still has the rows whose tasks were settled, because its sink may have half of them.
-The others are left out, so the batch never settles them (``ending``); they come again in a later
-one.
+If the group has ended when a query plans the batch for the first time, the batch has lapsed: it
+still has the rows whose tasks were settled, because its sink may have half of them.  The others are
+left out, so the batch never settles them (``ending``); they come again in a later batch.
 """
 
 import logging
@@ -105,7 +104,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
     @override
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note that only what is due by now is wanted."""
+        """Note that only tasks that are due by now are wanted."""
         self._until = opened(self.reading.connection).now()
 
     @override
@@ -138,11 +137,11 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
     @override
     def reportLatestOffset(self) -> Offset | None:
-        """Return when this was last looked, and the *backlog*: how many tasks were due then.
+        """Return when the tables were last read, and the *backlog*: how many tasks were due then.
 
-        Spark shows it as ``latestOffset`` in the progress of the query, and asks often: nobody is
-        asked for it.  It is as of the last micro-batch, before that was read, or of the last look
-        that found nothing; and as far as one request counts in each shard.
+        Spark shows it as ``latestOffset`` in the progress of the query, and asks often, so it makes
+        no request.  It is as of the last micro-batch, before that was read, or of the last look
+        that found nothing, and counts up to one page in each shard.
         """
         return self._backlog
 
@@ -175,10 +174,10 @@ class QueueStream(api.DataSourceStreamReader, Drained):
     def partitions(self, start: Offset, end: Offset) -> Sequence[QueuePartition]:
         """Return the shares of the batch that ends at *end*, the same ones each time.
 
-        With no batch between *start* and *end* Spark tells, when a query is started again, which
-        offset it wrote last: that batch may be committed or not, and nothing of it is ended yet.
-        Raises StaleCheckpoint for a batch that is not written down any more, and InvalidRequest
-        for one of another query.
+        When a query starts again, Spark calls this with *start* equal to *end*, the last offset in
+        its log.  That batch may be committed or not, so the call ends nothing.
+        Raises StaleCheckpoint for a batch whose claim log was removed, and InvalidRequest for a
+        batch of another query.
         """
         if start == end:
             self._last = end
@@ -206,12 +205,12 @@ class QueueStream(api.DataSourceStreamReader, Drained):
             self._end(end)
 
     def stop(self) -> None:
-        """Give back what is held, no attempt used, if Spark lets this process live so long.
+        """Release the held tasks, no attempt used, if Spark lets this process live so long.
 
-        Where a query ends within a batch, Spark mostly kills this process before.  Then the
-        heartbeat ends too, and what is held comes back when the lease ends.  A stream that settles
-        on commit gives nothing back, because its batch may be committed.  What was claimed is not
-        forgotten: the batch may be read again.
+        If a query ends within a batch, Spark mostly kills this process before.  Then the heartbeat
+        ends too, and the end of the lease releases the tasks.  A stream that settles on commit
+        releases nothing, because its batch may be committed.  The claim log stays: the batch may be
+        read again.
         """
         if self._watch is not None:
             self._watch.stop()
@@ -232,7 +231,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         return Ending(reading.connection, reading.about, reading.on_commit, self._settles)
 
     def _end_others(self, done: Offset, *, but: Offset | None = None) -> None:
-        """End the batch of *done*; what was opened besides it and never read goes back."""
+        """End the batch of *done*, and the other open groups, which were never read."""
         self._settles = self._settles or done.get("settles", False)
         self._lapses = max(self._lapses, done.get("lapses", 0))
         self._end(done)

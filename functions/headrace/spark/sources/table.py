@@ -205,8 +205,8 @@ def scanned(reading: TableReading, part: tuple[int, int]) -> Iterator[pa.RecordB
 def listed(reading: TableReading, place: Place) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one partition of the index.
 
-    What the index does not know is read from the tasks themselves; one that has left the place
-    meanwhile is not shown.
+    Columns that the index lacks are read from the tasks; a task that has left the place by then is
+    left out.
     """
     pages, now = pages_of(reading.connection), connect.opened(reading.connection).now()
     limiter = RateLimiter(reading.rate)

@@ -1,4 +1,4 @@
-"""Stations from a command line: ``headrace station start`` starts this in a process of its own.
+"""Stations from a command line: ``headrace station start`` starts this in a new process.
 
 Progress goes to stderr, or with ``--json`` as lines of JSON to stdout, and the figures of the
 whole run to stdout.  EMR Serverless starts it as it is.
@@ -28,7 +28,7 @@ from pyspark.errors import (
 
 from headrace.cli.jobs import OUTPUT, STATION_START, parsed
 from headrace.domain.errors import HeadraceError, InvalidRequest
-from headrace.spark.exit_codes import DONE, exit_code, first_line, hush
+from headrace.spark.exit_codes import DONE, exit_code, first_line, silence_logs
 from headrace.spark.session import session
 from headrace.spark.stations.figures import Batch, Run, logged
 from headrace.spark.stations.station import Station
@@ -67,20 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(called, int):
         return called
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    hush()
+    silence_logs()
     stop = threading.Event()
 
     def job() -> int:
-        with _stopped_by_signals(stop) as heed:
-            runs = _run(called, stop, heed)
+        with _stopped_by_signals(stop) as reinstall:
+            runs = _run(called, stop, reinstall)
         for name, run in runs.items():
             print(json.dumps({**({"station": name} if len(runs) > 1 else {}), **run.body()}))
         return DONE
 
-    return exit_code(job, interrupted="interrupted; what was held has been given back")
+    return exit_code(job, interrupted="interrupted; the batch was released")
 
 
-def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -> dict[str, Run]:
+def _run(
+    called: StationCall, stop: threading.Event, reinstall: Callable[[], None]
+) -> dict[str, Run]:
     stations = {name: load(name) for name in called.station}
     if len(stations) < len(called.station):
         message = "a station is named twice: one run of it is enough, or give it another name"
@@ -91,7 +93,7 @@ def _run(called: StationCall, stop: threading.Event, heed: Callable[[], None]) -
     local = {} if "PYSPARK_GATEWAY_PORT" in os.environ else LOCAL
     about = " ".join(station.about for station in stations.values())
     spark = session(f"headrace station {about}", **local, **CONF, **(FAIR if several else {}))
-    heed()  # once more: Spark listens to Ctrl-C itself
+    reinstall()  # once more: Spark listens to Ctrl-C itself
     try:
         announce = _announcer(as_lines=called.json, quiet=called.quiet, named=several)
         given: dict[str, Any] = {"drain": called.drain, "until": called.until, "stop": stop}
@@ -158,9 +160,9 @@ def _announcer(*, as_lines: bool, quiet: bool, named: bool) -> Callable[[str, Ba
 
 @contextmanager
 def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
-    """Finish or release at the first signal, and leave off at once at the second.
+    """Finish the batch at the first signal, and stop without finishing at the second.
 
-    Gives what listens to the signals anew.
+    Yield a function that installs the signal handlers again.
     """
 
     def on_signal(number: int, _frame: object) -> None:
@@ -170,14 +172,14 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[Callable[[], None]]:
         name = signal.Signals(number).name
         print(f"{name}: finishing this batch; once more gives it back", file=sys.stderr, flush=True)
 
-    def heed() -> None:
+    def reinstall() -> None:
         for number in before:
             signal.signal(number, on_signal)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    heed()
+    reinstall()
     try:
-        yield heed
+        yield reinstall
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -97,9 +97,9 @@ class BatchRunner:
         self._target = SettleTarget(connection, station.queue, station.to)
 
     def next(self) -> Batch:
-        """Work off what is due now, up to the station's batch size.
+        """Lease, transform and settle the tasks that are due, up to the station's batch size.
 
-        Raises StationFailed, and Unavailable when the tables stay away; what is held goes back.
+        Raises StationFailed, and Unavailable when the tables stay away; held tasks are released.
         """
         begin = self._clock()
         self._number += 1
@@ -179,7 +179,7 @@ class BatchRunner:
             raise
         except (PySparkException, Py4JError) as error:
             if self._stopping.is_set() and _CANCELLED in str(error):
-                under.called_off = True  # who waits for several stations has cut them off
+                under.called_off = True  # run_together() has cancelled all jobs
             if under.called_off:
                 return error
             cause = job_error(error)
@@ -237,7 +237,7 @@ class BatchRunner:
         try:
             planned = jobs.PartitionJobs(made, self._target)
             return planned if planned.partitions == len(parts) else None
-        except (PySparkException, Py4JError):  # what a plan has run already, such as a broadcast
+        except (PySparkException, Py4JError):  # of a part that planning runs, such as a broadcast
             return None
 
     def _failing(
@@ -276,10 +276,10 @@ class BatchRunner:
         return error
 
     def _halve(self, under: _Under, parts: list[list[str]], found: _Poison) -> None:
-        """Work off one part after the other, halving each that fails, down to the tasks at fault.
+        """Run one part after the other, halving each that fails, down to the tasks at fault.
 
-        For a transform that brings rows of several tasks together, so that each part needs a plan
-        of its own.  Raises StationFailed when too many tasks fail or too many jobs were needed.
+        It is for a transform that brings rows of several tasks together, so that each part needs a
+        new plan.  Raises StationFailed if too many tasks fail or too many jobs were needed.
         """
         most = under.jobs + _HALVING_JOBS
         while parts and not under.called_off:
@@ -341,7 +341,7 @@ class BatchRunner:
             under.summary.counts["poison"] += 1
 
     def _close(self, under: _Under) -> None:
-        """Give back what is left; what cannot be given back now, the reaper will."""
+        """Release the remaining tasks; the reaper reclaims them if that fails."""
         with suppress(HeadraceError):
             self._uses.leases.close(under.group_id)
         with suppress(HeadraceError):  # the table forgets it in time

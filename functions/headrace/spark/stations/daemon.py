@@ -1,8 +1,8 @@
-"""What Spark's Python workers are forked from: with everything imported that stations need.
+"""The process from which Spark's Python workers are forked, with all imports that stations need.
 
-Spark starts one of these on each machine (``spark.python.daemon.module``).  A worker that is forked
-from it begins at once, where one of Spark's own would first import us for half a second of CPU; and
-whenever a part of a job fails, its workers are begun anew.
+Spark starts one on each machine (``spark.python.daemon.module``).  A worker that is forked from it
+starts without importing, which else takes half a second of CPU, also for the new workers after a
+part of a job has failed.
 """
 
 import gc

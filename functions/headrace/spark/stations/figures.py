@@ -1,4 +1,4 @@
-"""What a station has done, batch by batch, shown to people, programs and logs."""
+"""The figures of a station's batches, for people, programs and logs."""
 
 import logging
 from collections import Counter
@@ -14,9 +14,9 @@ _SETTLED: Final = ("moved", "succeeded", "retried", "dead", "released")
 class Batch:
     """One batch: numbers of tasks by outcome, and seconds.
 
-    ``dropped`` are those that the transform gave no row for, ``cancelled`` those that were so when
-    their rows came, ``lost`` those that were others' by then, or settled before by an attempt that
-    was cut off.  ``poison`` are of the ``dead``.
+    ``dropped`` tasks have no row of the transform; ``cancelled`` ones were cancelled before that;
+    ``lost`` ones had another lease by then, or were settled otherwise.  ``poison`` counts
+    the ``dead`` tasks that made the transform fail.
     """
 
     number: int

@@ -57,7 +57,7 @@ def of_parts(
 
 
 def settled(frame: DataFrame, target: SettleTarget) -> SettleSummary:
-    """Run the job: settle every row of *frame*; return what became of them."""
+    """Run the job: settle every row of *frame*; return the outcomes."""
     return _merged(_settling(frame, target).collect())
 
 
@@ -76,7 +76,7 @@ def _merged(rows: Iterable[Sequence[str]]) -> SettleSummary:
 class PartitionJobs:
     """A settling frame that is planned once, of which some partitions at a time are run.
 
-    Such a job takes milliseconds, where to plan the frame anew takes seconds.
+    Such a job takes milliseconds, where to plan the frame again takes seconds.
     """
 
     def __init__(self, frame: DataFrame, target: SettleTarget) -> None:
@@ -132,7 +132,7 @@ def _settled(target: SettleTarget, batches: Iterable[Any]) -> Iterator[pa.Record
 
 
 class StationFailed(HeadraceError):
-    """The transform fails for too many tasks: what was held has been given back."""
+    """The transform fails for too many tasks; the held tasks were released."""
 
     code = "station_failed"
     title = "Station failed"

@@ -197,7 +197,7 @@ def _failure(error: Exception) -> str:
     name = type(error).__name__
     try:
         return encodable(f"{name}: {error}")
-    except Exception:  # noqa: BLE001 (an error that cannot even say what it is)
+    except Exception:  # noqa: BLE001 (whatever its __str__ raises)
         return name
 
 

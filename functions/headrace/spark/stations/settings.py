@@ -22,20 +22,20 @@ _ABOUT: Final = 100  # characters
 
 @dataclass(frozen=True, kw_only=True)
 class StationSettings:
-    """A worker on Spark: *transform* is given what is due in *queue* and says what becomes of it.
+    """A worker on Spark: *transform* receives the due tasks of *queue* and returns their outcomes.
 
-    Instead of *queue* there may be several, *queues*, or a *queue_pattern* with ``*`` and ``?``: a
-    batch takes of all of them under one lease, and the transform keeps the column ``queue``.
+    Instead of *queue* there may be several *queues*, or a *queue_pattern* with ``*`` and ``?``: a
+    batch takes tasks of all of them under one lease, and the transform keeps the column ``queue``.
 
-    The frame it is given has the columns of ``sources.leasing.SCHEMA``; the one it gives back has
-    ``id`` and ``lease`` as they came, and of ``action``, ``to_queue``, ``payload``,
-    ``delay_seconds`` and ``error`` those it needs.  Without an action a task is moved to the queue
-    *to*, or, where there is none, has succeeded.
+    The transform receives a frame with the columns of ``sources.leasing.SCHEMA``.  It returns one
+    with ``id`` and ``lease`` unchanged, and some of ``action``, ``to_queue``, ``payload``,
+    ``delay_seconds`` and ``error``.  Without an action a task moves to the queue *to*, or succeeds
+    in a station without *to*.
 
     *max_rows* is the size of a batch, *rate* a limit of tasks a second.  *lease_seconds* is how
     long a dead station keeps its tasks.  If more than *max_poison* tasks of a batch make the
     transform fail, the station fails.  Asked to stop, it finishes its batch within *grace_seconds*
-    or gives it back.
+    or releases it.
     """
 
     transform: Transform
@@ -75,11 +75,11 @@ class StationSettings:
 
     @property
     def about(self) -> str:
-        """Return what it takes tasks from, for people."""
+        """The queues of the station, for people."""
         return self.queue or self.queue_pattern or ",".join(self.queues or ())
 
     def reading(self, connection: StoreConnection) -> QueueReading:
-        """Return what it reads of the tables of *connection*."""
+        """Return the read that the batches of the station make."""
         return QueueReading(
             connection,
             self.queue,
@@ -105,7 +105,7 @@ class StationSettings:
         }
 
     def _circle(self, to: str) -> str | None:
-        """Return what is wrong with a target *to* that this station takes from itself."""
+        """Return the fault of a target *to* that the station itself reads, or None."""
         if to == self.queue or to in (self.queues or ()):
             return "must be another queue than queue" if self.queue else "must not be among queues"
         circle = self.queue_pattern is not None and fnmatchcase(to, str(self.queue_pattern))
@@ -113,7 +113,7 @@ class StationSettings:
 
 
 def _names_fault(names: object) -> str | None:
-    """Return what is wrong with *names* of queues."""
+    """Return the fault of *names* of queues, or None."""
     if isinstance(names, str) or not isinstance(names, Sequence):
         return f"must be names of queues, such as ['a', 'b'], not {names!r}"
     wrong = next((fault for name in names if (fault := pattern_fault(name, NAME_RE))), None)
@@ -121,7 +121,7 @@ def _names_fault(names: object) -> str | None:
 
 
 def _fault(parse: Callable[[str], object], given: object) -> str | None:
-    """Return what *parse* finds wrong with text that was *given*."""
+    """Return the fault that *parse* finds in a *given* text, or None."""
     if not isinstance(given, str):
         return f"must be text, not {given!r}"
     try:

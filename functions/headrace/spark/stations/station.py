@@ -1,9 +1,9 @@
-"""A station: it takes what is due in a queue, transforms it with Spark, and moves it on.
+"""A station: it leases the due tasks of a queue, transforms them with Spark, and moves them on.
 
-A loop in the driver of plain batch jobs.  Each batch has a group lease of its own, which a thread
-extends while the job runs; every task is settled by one conditional write that asks for its lease.
-So however often Spark runs a part of a job, whoever is killed and when: each task takes effect
-once.  What a batch leaves unsettled is seen to at its end, or, after a crash, by the reaper.
+It is a loop of plain batch jobs in the driver.  Each batch has a group lease, which a thread
+extends while the job runs; every task is settled by one conditional write that requires its lease.
+So each task takes effect once, however often Spark runs a part of a job, and whichever process is
+killed.  The end of a batch settles its remaining tasks, or, after a crash, the reaper does.
 """
 
 import logging
@@ -47,7 +47,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Station(StationSettings):
-    """A worker on Spark: its transform is given what is due, and says what becomes of it.
+    """A worker on Spark: its transform receives due tasks and returns their outcomes.
 
     Its arguments are those of ``StationSettings``.
     """
@@ -66,7 +66,7 @@ class Station(StationSettings):
     ) -> Run:
         """Work until nothing is due (*drain*), or *until* an instant, or until *stop* is set.
 
-        Raises NotFound when a queue is missing, InvalidRequest for a transform that gives back no
+        Raises NotFound when a queue is missing, InvalidRequest for a transform that returns no
         settling frame and for wrong arguments, StationFailed when the transform fails for too many
         tasks, and Unavailable while the tables stay away; what Spark says of a wrong plan comes
         out as it is.
@@ -103,7 +103,7 @@ class Station(StationSettings):
                     continue
                 run.add(batch)
                 on_batch(batch)
-                if not batch.tasks:  # what is due is somebody else's, or held back by limits
+                if not batch.tasks:  # other workers have them, or limits hold them
                     stopping.wait(_POLL_SECONDS)
         return run.ended("stopped" if stopping.is_set() else "until")
 

@@ -32,9 +32,9 @@ def run_together(
 ) -> dict[str, Run]:
     """Run all *stations*, each by a thread; return the run of each, by its name.
 
-    A drain ends when none of them has found anything: what one moves another may be waiting for.
+    A drain ends when no station has found a task, because one station feeds another.
     *on_batch* is called from their threads.  The first error stops the others, and is raised when
-    they have ended; so is KeyboardInterrupt, for which they give back at once what they hold.
+    they have ended; KeyboardInterrupt too, after they have released their batches.
     """
     stopping = stop or threading.Event()
     totals: dict[str, Run] = {}

@@ -45,7 +45,7 @@ def _tried(transform: Transform, nothing: DataFrame) -> DataFrame:
         message = f"the transform: {type(error).__name__}: {error}{_place(error)}"
         raise InvalidRequest(message) from error
     if not isinstance(made, DataFrame):
-        message = f"the transform: must give back a DataFrame, not {kind_of(made)}"
+        message = f"the transform: must return a DataFrame, not {kind_of(made)}"
         raise InvalidRequest(message)
     return made
 

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from headrace.domain.filters import TaskFilter
 from headrace.domain.limits import utf8_bytes
-from headrace.domain.query import Query, written
+from headrace.domain.query import Query, query_text
 from headrace.domain.task import Task
 
 _CURL: Final = 'curl -sS -H "Authorization: Bearer $HEADRACE_KEY" "$HEADRACE_URL'
@@ -104,7 +104,7 @@ def _listed(queue: str, where: TaskFilter, *, descending: bool) -> Iterator[Snip
         "error": where.error,
         "priority": None if where.priority is None else where.priority.value,
         "group_key": where.group_key,
-        "query": written(Query(queried)) or None,
+        "query": query_text(Query(queried)) or None,
     }
     given = {
         name: value.isoformat() if isinstance(value, datetime) else value

@@ -7,7 +7,14 @@ from typing import Any
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
 from headrace.domain.lease import LeaseGroup
-from headrace.domain.operate import STATES_BY_ACTION, BulkAction, Undo, kept, operate, undelete
+from headrace.domain.operate import (
+    STATES_BY_ACTION,
+    BulkAction,
+    Undo,
+    hide_for_undo,
+    operate,
+    undelete,
+)
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
@@ -54,8 +61,14 @@ def planned() -> list[Change]:
         settle.release(held, queue, now=_T0, reason=settle.ReleaseReason.GROUP_CLOSED),
         *(plan.purge(task_in(state)) for state in State),
         plan.delete(task_in(DELETED)),
-        *(kept(plan.delete(task_in(state)), task_in(state), _UNDO) for state in SHOWN_STATES),
-        *(kept(plan.purge(task_in(state)), task_in(state), _UNDO) for state in SHOWN_STATES),
+        *(
+            hide_for_undo(plan.delete(task_in(state)), task_in(state), _UNDO)
+            for state in SHOWN_STATES
+        ),
+        *(
+            hide_for_undo(plan.purge(task_in(state)), task_in(state), _UNDO)
+            for state in SHOWN_STATES
+        ),
         *(_undeleted(state, queue) for state in SHOWN_STATES),
         *(
             _operated(action, state)

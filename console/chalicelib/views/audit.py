@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.filters import STATE_WORDS
-from headrace.domain.query import written_term
+from headrace.domain.query import term_text
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.sentences import changes, sentence
 
@@ -107,7 +107,7 @@ def show(context: RequestContext) -> Reply:
 
 
 def _by(context: RequestContext, actor: str) -> str:
-    return context.url(urls.AUDIT, {SEARCHED: written_term("actor", actor)})
+    return context.url(urls.AUDIT, {SEARCHED: term_text("actor", actor)})
 
 
 def _row(context: RequestContext, entry: AuditRecord) -> AuditRow:

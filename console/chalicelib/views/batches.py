@@ -7,7 +7,7 @@ from typing import ClassVar, Final, TypeAlias
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import TaskBatch
-from headrace.domain.query import written_term
+from headrace.domain.query import term_text
 from headrace.domain.workflow import WORKFLOW_TAG, StepNode, part_id, step_tree
 from headrace.ops.tasks.steps import BatchStep, BatchSteps, steps_of
 
@@ -232,7 +232,7 @@ def _elsewhere(context: RequestContext, batch: TaskBatch, found: BatchSteps) -> 
             for queue in sorted({step.queue for step in found.steps if step.name})
         )
     if found.more_wait:
-        query = {SEARCHED: written_term("id", part_id(batch.id, ""))}
+        query = {SEARCHED: term_text("id", part_id(batch.id, ""))}
         links.append(Link("More steps that wait", context.url(urls.BATCHES, query)))
     return tuple(links)
 

@@ -164,7 +164,9 @@ def _box(context: RequestContext, prefix: str, typed: str, asked: Query, wrong: 
         action=context.url(urls.ERRORS),
         text=typed,
         error=wrong,
-        terms=tuple(Link(text, url(query.written(rest))) for text, rest in query.terms_of(asked)),
+        terms=tuple(
+            Link(text, url(query.query_text(rest))) for text, rest in query.terms_of(asked)
+        ),
         hidden=(Hidden("name", prefix),) if prefix else (),
         clear=url() if typed else None,
         things="errors",

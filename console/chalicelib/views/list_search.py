@@ -7,7 +7,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.query import FIELD, written_term
+from headrace.domain.query import FIELD, term_text
 from headrace.ops.shared.paging import Found
 
 from .. import formatting
@@ -38,7 +38,7 @@ class ListSearch(Generic[Row]):
         self._context = context
         param = context.request.param
         named = [
-            written_term(key, value)
+            term_text(key, value)
             for parameter, key in self.of.named.items()
             if (value := param(parameter))
         ]

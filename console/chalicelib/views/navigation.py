@@ -6,7 +6,7 @@ from typing import Final
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound
 from headrace.domain.filters import TaskFilter
-from headrace.domain.query import Query, written
+from headrace.domain.query import Query, query_text
 from headrace.domain.task import Priority
 
 from .. import urls
@@ -87,7 +87,7 @@ def tag_links(
             tags_text({key: value}),
             context.url(
                 urls.QUEUE,
-                {"state": state, "q": written(Query(TaskFilter(tags={key: value})))},
+                {"state": state, "q": query_text(Query(TaskFilter(tags={key: value})))},
                 queue=queue,
             ),
         )

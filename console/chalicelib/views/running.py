@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.operate import ActionStatus
-from headrace.domain.query import written_term
+from headrace.domain.query import term_text
 from headrace.store.records.actions import Action
 
 from .. import formatting, urls
@@ -242,7 +242,7 @@ def _numbers(run: Action, action: TaskAction) -> tuple[Fact, ...]:
 
 
 def _who(context: RequestContext, run: Action) -> tuple[Fact, ...]:
-    terms = (written_term("actor", run.by_id or run.by), written_term("action", run.action.value))
+    terms = (term_text("actor", run.by_id or run.by), term_text("action", run.action.value))
     audit = context.url(urls.AUDIT, {SEARCHED: " ".join(terms)})
     return (
         Fact("By", run.by, url=audit),

@@ -8,8 +8,8 @@ from headrace.domain import limits, query
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
-from headrace.domain.ids import WHOLE_ID_RE, mistyped
-from headrace.domain.query import Query, written_term
+from headrace.domain.ids import WHOLE_ID_RE, id_fault
+from headrace.domain.query import Query, term_text
 from headrace.domain.task import Status
 from headrace.ops.search.search import FoundTasks
 
@@ -98,7 +98,7 @@ def _by_query(context: RequestContext, wanted: str) -> Reply:
 
 
 def _named(wanted: str) -> str:
-    return written_term("name", wanted) if wanted else ""
+    return term_text("name", wanted) if wanted else ""
 
 
 def _in_queue(context: RequestContext, wanted: str, asked: Query) -> Reply:
@@ -109,7 +109,7 @@ def _in_queue(context: RequestContext, wanted: str, asked: Query) -> Reply:
         context.use.queues.get(queue)
     except (NotFound, Forbidden):
         return _page(context, wanted, error=f"there is no queue {queue} that this key is for")
-    rest = {"q": query.written(replace(asked, queue=None))}
+    rest = {"q": query.query_text(replace(asked, queue=None))}
     return Redirect(context.url(urls.QUEUE, rest, queue=queue))
 
 
@@ -123,7 +123,7 @@ def _page(
 ) -> SearchPage:
     found = found or FoundTasks((), more=False)
     at_least = "at least " if found.more else ""
-    rest = {"q": query.written(asked) if asked else wanted}
+    rest = {"q": query.query_text(asked) if asked else wanted}
     return SearchPage(
         title="Search",
         http_status=400 if error else 200,
@@ -156,9 +156,7 @@ def _audit(context: RequestContext, asked: Query | None) -> Link | None:
     wanted = asked.where.id_prefix if asked else None
     if wanted is None or not context.allows(Permission.OPERATE):
         return None
-    return Link(
-        "Look for it in the audit", context.url(urls.AUDIT, {"q": written_term("id", wanted)})
-    )
+    return Link("Look for it in the audit", context.url(urls.AUDIT, {"q": term_text("id", wanted)}))
 
 
 def _empty(asked: Query | None, found: FoundTasks, error: str) -> Empty:
@@ -168,7 +166,7 @@ def _empty(asked: Query | None, found: FoundTasks, error: str) -> Empty:
     if prefix is not None and not found.left:
         whole = bool(WHOLE_ID_RE.fullmatch(prefix))
         text = f"There is no task {prefix}" if whole else f"No task's id begins with {prefix}"
-        why = mistyped(prefix) or "mistyped, or no longer kept"
+        why = id_fault(prefix) or "mistyped, or no longer kept"
         return Empty(f"{text} in the queues of this key: {why}.")
     if found.left:
         return Empty("No queue's index has it. Others have to look at each task: see below.")

@@ -41,7 +41,7 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
         text=wanted.text,
         error=wanted.errors.of(query.FIELD),
         terms=tuple(
-            Link(text, url({**wanted.query(), SEARCHED: query.written(rest)}))
+            Link(text, url({**wanted.query(), SEARCHED: query.query_text(rest)}))
             for text, rest in terms
         ),
         suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in _terms(wanted, found)),

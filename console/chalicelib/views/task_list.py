@@ -15,7 +15,7 @@ from headrace.domain.filters import (
     TaskFilter,
     statuses_of,
 )
-from headrace.domain.ids import mistyped
+from headrace.domain.ids import id_fault
 from headrace.domain.indexing import PAYLOAD, tag_field
 from headrace.domain.query import Query
 from headrace.domain.queue import Queue
@@ -145,7 +145,7 @@ class TaskQuery:
     @property
     def text(self) -> str:
         """The whole of it as one query; where something is wrong, what was typed."""
-        return self.typed if self.errors else query.written(Query(self.where))
+        return self.typed if self.errors else query.query_text(Query(self.where))
 
     @property
     def descending(self) -> bool:
@@ -163,7 +163,7 @@ class TaskQuery:
         terms = replace(self.where, states=()) if len(self.where.states) < _SEVERAL else self.where
         return {
             STATE: "" if terms.states else states,
-            SEARCHED: query.written(Query(terms)),
+            SEARCHED: query.query_text(Query(terms)),
             ORDER: self.order,
             SORT: self.sort,
             "limit": "" if self.limit == _PER_PAGE else self.limit,
@@ -172,7 +172,7 @@ class TaskQuery:
 
     def with_state(self, state: str) -> dict[str, object]:
         """Return the same query for the tasks of *state*, in the order that suits it."""
-        terms = query.written(Query(replace(self.where, states=())))
+        terms = query.query_text(Query(replace(self.where, states=())))
         return self.query(**{STATE: state, SEARCHED: terms, ORDER: "", SORT: ""})
 
 
@@ -216,7 +216,7 @@ def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
         )),
         per_page(wanted.limit, error_of("limit")),
     )  # fmt: skip
-    kept = query.written(Query(TaskFilter(
+    kept = query.query_text(Query(TaskFilter(
         payload=wanted.where.payload, id_prefix=wanted.where.id_prefix
     )))  # fmt: skip
     if given["fingerprint"]:
@@ -371,7 +371,7 @@ def _empty(queue: str, wanted: TaskQuery) -> Empty:
         why = f"state {state}" if state else "something above is not right"
         return Empty(f"Nothing was looked for: {why}.")
     if wanted.where.id_prefix is not None:
-        why = mistyped(wanted.where.id_prefix) or "mistyped, in another queue, or no longer kept"
+        why = id_fault(wanted.where.id_prefix) or "mistyped, in another queue, or no longer kept"
         return Empty(f"No task here whose id begins with {wanted.where.id_prefix} fits: {why}.")
     if wanted.narrowed:
         return Empty("No task fits this filter.")

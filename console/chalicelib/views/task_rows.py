@@ -84,11 +84,11 @@ def _own_time(task: Task) -> datetime:
 
 def _terms_of(task: Task) -> Iterator[str]:
     for key, value in task.tags.items():
-        yield query.written(Query(TaskFilter(tags={key: value})))
+        yield query.query_text(Query(TaskFilter(tags={key: value})))
     if task.worker:
-        yield query.written(Query(TaskFilter(worker=task.worker)))
+        yield query.query_text(Query(TaskFilter(worker=task.worker)))
     if task.errors and task.errors[-1].type:
-        yield query.written(Query(TaskFilter(error=task.errors[-1].type)))
+        yield query.query_text(Query(TaskFilter(error=task.errors[-1].type)))
 
 
 # Heads of the list.

@@ -351,6 +351,6 @@ def id_in(presented: str) -> str | None:
     return f"key_{parts[1]}" if parts else None
 
 
-def hashed(presented: str) -> str:
+def hash_of_key(presented: str) -> str:
     """Return the hash that is kept of a key."""
     return sha256(presented.encode("utf-8", "surrogatepass")).hexdigest()

@@ -81,7 +81,7 @@ class AlertEvent:
         return ("alert", self.kind, queue, epoch.isoformat(), self.threshold, number)
 
 
-def judged(
+def next_alerts(
     state: AlertState, settings: AlertSettings, measured: Measured, now: datetime
 ) -> tuple[AlertState, tuple[AlertEvent, ...]]:
     """Return the alerts after a look, and what there is to tell of them."""

@@ -13,7 +13,7 @@ from headrace.domain.lifecycle import Rule
 from headrace.domain.patch import Patch, When
 from headrace.domain.task import TURN_LANE, Place, State, Task
 from headrace.domain.task_groups import Turn
-from headrace.domain.values import altered, quick
+from headrace.domain.values import quick, with_changes
 
 KEY_LOCK: Final = "mark"
 """The field of a key lock that has its text."""
@@ -131,7 +131,9 @@ class Change:
             effects[name] = value.value(task) if isinstance(value, AfterLength) else value
         for name, number in self.add.items():
             effects[name] = getattr(task, name) + number
-        return altered(task, **effects, version=task.version + 1, last_move=str(self.rule.action))
+        return with_changes(
+            task, **effects, version=task.version + 1, last_move=str(self.rule.action)
+        )
 
     @property
     def ends_delivery_in(self) -> str | None:
@@ -152,12 +154,12 @@ class Change:
         emptied = {name: _EMPTY.get(name) for name in self.clear}
         ended = {"place": self.put["ended_in"], "scheduled_at": self.put["finished_at"]}
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
-        return altered(task, **{**emptied, **self.put, **ended, **written})
+        return with_changes(task, **{**emptied, **self.put, **ended, **written})
 
     def together(self, *also: "KeyLock | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
         same = (When("version", "=", seen.version),) if seen is not None else ()
-        return altered(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
+        return with_changes(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
 
 
 class Entry(NamedTuple):

@@ -70,7 +70,7 @@ def _timed(now: datetime) -> str:
     return _base32(_millis(now), _TIME_LENGTH) + _random32(_TASK_LENGTH - _TIME_LENGTH)
 
 
-def mistyped(text: str) -> str:
+def id_fault(text: str) -> str:
     """Return why *text* is not how any id of new_task_id() begins; empty where it may be."""
     rest = text.removeprefix("tsk_")
     odd = next((sign for sign in rest if sign not in _ALPHABET), "")

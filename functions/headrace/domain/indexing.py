@@ -115,7 +115,7 @@ def terms_of(fields: Iterable[str], tags: Mapping[str, str], payload: str | None
             yield term_of(field, value)
 
 
-def term_wanted(fields: Iterable[str], where: TaskFilter) -> str | None:
+def wanted_term(fields: Iterable[str], where: TaskFilter) -> str | None:
     """Return a term that all tasks have which *where* means; None where no field tells."""
     known = set(fields)
     named = [(PAYLOAD + path, value) for path, value in where.payload.items()]

@@ -128,7 +128,7 @@ def group_item(group_id: str) -> tuple[str, str]:
     return LEASE_GROUPS, group_key(group_id)
 
 
-def opening(group: LeaseGroup, *, now: datetime) -> Patch:
+def open_group(group: LeaseGroup, *, now: datetime) -> Patch:
     """Return the write of a new group, if no group that is kept at *now* has its key."""
     when = (When(EXPIRES, "<=", seconds_of(now), or_missing=True),)
     return Patch(*group_item(group.id), when, put=group.fields(), mode="replace")

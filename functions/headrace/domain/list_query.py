@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from headrace.domain.query import QueryText, ReadValue, written_term, written_word
+from headrace.domain.query import QueryText, ReadValue, term_text, word_text
 
 Row = TypeVar("Row")
 Fits: TypeAlias = Callable[[Any, Any], bool]
@@ -128,7 +128,7 @@ class ListLanguage(Generic[Row]):
         def matches(row: Row, _now: datetime) -> bool:
             return any(contains(word, text) for text in self.texts(row))
 
-        return _Term(written_word(word), matches)
+        return _Term(word_text(word), matches)
 
 
 def _named(name: str, key: ListKey[Row], wanted: object) -> _Term[Row]:
@@ -143,7 +143,7 @@ def _written(name: str, value: object) -> str:
         value = ",".join(value)
     if isinstance(value, bool):
         value = "yes" if value else "no"
-    return written_term(name, value)
+    return term_text(name, value)
 
 
 _CALL: Final = re.compile(r'\s*\{\s*"task"\s*:\s*"([\w.<>:-]{1,200})"')

@@ -34,7 +34,7 @@ from typing import BinaryIO, Final, Protocol
 from headrace.domain import limits
 from headrace.domain.change import Change
 from headrace.domain.task import OFFLOADED, OffloadedText, Task
-from headrace.domain.values import altered
+from headrace.domain.values import with_changes
 
 _MARK: Final = "/up."
 _NAME: Final = re.compile(
@@ -80,7 +80,7 @@ class Upload:
         return None
 
 
-def granted(
+def grant_upload(
     queue: str, *, task_id: str, token: str, size: int, digest: str, now: datetime
 ) -> Upload:
     """Return the upload of a payload of *size* bytes with the sha256 *digest*, in hex."""
@@ -116,7 +116,7 @@ def signature(key: bytes, method: str, name: str, until: int) -> str:
     return hmac.new(key, f"{method} {until} {name}".encode(), sha256).hexdigest()
 
 
-def same(good: str, shown: str) -> bool:
+def signatures_match(good: str, shown: str) -> bool:
     """Compare signatures in a time that tells nothing."""
     return hmac.compare_digest(good.encode(), shown.encode())
 
@@ -233,7 +233,7 @@ class Offload:
         """
         if change.also:
             also = tuple(self.plan(one) if isinstance(one, Change) else one for one in change.also)
-            change = altered(change, also=also)
+            change = with_changes(change, also=also)
         if change.insert is not None:
             return self._inserted(change, change.insert)
         written = [name for name in OFFLOADED if name in change.put]
@@ -244,10 +244,10 @@ class Offload:
         stale = [OFFLOADED[name] for name in (*written, *emptied) if name not in large]
         clear = (*change.clear, *stale, *large)
         if not large:
-            return altered(change, clear=clear)
+            return with_changes(change, clear=clear)
         put = {name: value for name, value in change.put.items() if name not in large}
         put |= {OFFLOADED[name]: reference for name, reference in large.items()}
-        return altered(change, put=put, clear=clear)
+        return with_changes(change, put=put, clear=clear)
 
     def _inserted(self, change: Change, task: Task) -> Change:
         if math.isinf(self.most):
@@ -257,7 +257,7 @@ class Offload:
         if not large:
             return change
         fields = {OFFLOADED[name]: reference for name, reference in large.items()}
-        return altered(change, insert=altered(task, **fields, **dict.fromkeys(large)))
+        return with_changes(change, insert=with_changes(task, **fields, **dict.fromkeys(large)))
 
     def _large(self, task_id: str, given: Mapping[str, str | None]) -> dict[str, OffloadedText]:
         """Return references in place of those of the texts *given* that are large, by field."""

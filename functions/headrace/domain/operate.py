@@ -14,12 +14,12 @@ from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition
 from headrace.domain.lifecycle import LIFECYCLE, Action, Actor, rule, rules
 from headrace.domain.patch import When
-from headrace.domain.queue import Queue, new_life, turn_kept, waiting
+from headrace.domain.queue import Queue, kept_turn, new_life_fields, waiting_fields
 from headrace.domain.task import FINISHED, LIVE, Hop, Place, State, Task
-from headrace.domain.task_fields import ClearedBy, cleared
+from headrace.domain.task_fields import ClearedBy, fields_cleared_by
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, whole_second
-from headrace.domain.values import altered
+from headrace.domain.values import with_changes
 
 
 class BulkAction(StrEnum):
@@ -159,7 +159,7 @@ def operate(
     return change
 
 
-def acted(
+def shows_action(
     action: BulkAction, task: Task, stamps: Collection[datetime], undo_id: str | None
 ) -> bool:
     """Return whether *task* has gone through *action* at one of the times *stamps*.
@@ -202,7 +202,7 @@ def _run(task: Task, queue: Queue, *, now: datetime) -> Change | Unfit:
     if task.due_at <= now:
         return Unfit("the task is due already")
     row = rule(Action.RUN, State.ENQUEUED, State.ENQUEUED)
-    put, unset = waiting(queue, task.id, now, task.priority)
+    put, unset = waiting_fields(queue, task.id, now, task.priority)
     return Change(
         row,
         task.id,
@@ -234,7 +234,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
     change = replace(
         moved,
         put={**moved.put, "trail": trail},
-        clear=tuple(dict.fromkeys((*moved.clear, *cleared(ClearedBy.MOVE)))),
+        clear=tuple(dict.fromkeys((*moved.clear, *fields_cleared_by(ClearedBy.MOVE)))),
         done_when=(*_itself(task), When("enqueued_at", "=", now), When("trail", "=", trail)),
     )
     return plan.release_dedupe_key(change, task)
@@ -250,12 +250,14 @@ def _reborn(
     turn: Turn | None,
 ) -> Change:
     """Begin a new life in *queue*."""
-    put, unset = new_life(queue, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn)
+    put, unset = new_life_fields(
+        queue, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn
+    )
     return replace(
         change,
         when=plan.unchanged(task),
         put=put,
-        clear=(*cleared(ClearedBy.NEW_LIFE), *unset),
+        clear=(*fields_cleared_by(ClearedBy.NEW_LIFE), *unset),
         done_when=(*_itself(task), When("due_at", "=", due_at)),
     )
 
@@ -284,7 +286,7 @@ class Undo:
     ids: tuple[str, ...] | None = None
 
 
-def kept(removal: Change, task: Task, undo: Undo | None) -> Change:
+def hide_for_undo(removal: Change, task: Task, undo: Undo | None) -> Change:
     """Complete the *removal* of *task*: with an *undo* it is hidden instead, until that is over.
 
     What it held is free: its lease ends, and with it its dedupe key (as planned in *removal*).
@@ -305,7 +307,7 @@ def kept(removal: Change, task: Task, undo: Undo | None) -> Change:
         put["deleted_retention"] = task.retained_until
     done_when = (When("created_at", "=", task.created_at), When("deleted_by", "=", undo.id))
     row = rule(removal.rule.action, task.state, State.DELETED)
-    return altered(removal, rule=row, gone=False, put=put, clear=clear, done_when=done_when)
+    return with_changes(removal, rule=row, gone=False, put=put, clear=clear, done_when=done_when)
 
 
 def takes_place(task: Task, queue: Queue) -> bool:
@@ -365,12 +367,12 @@ def _waits_again(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the fields by which it waits, and those it has not; what had a turn keeps it."""
     if turn is not None:
-        put, unset = waiting(queue, task.id, now, task.priority, turn=turn)
+        put, unset = waiting_fields(queue, task.id, now, task.priority, turn=turn)
         return {**put, "returned_at": now}, unset
     if origin is State.INFLIGHT:
-        put, unset = waiting(queue, task.id, now, task.priority, returned=True)
+        put, unset = waiting_fields(queue, task.id, now, task.priority, returned=True)
         return {**put, "returned_at": now}, unset
     due_at = task.due_at
     if queue.settings.dequeuing_settings.max_inflight_tasks or queue.group_limit:
         due_at += MICROSECOND  # no due time twice in a queue: see domain.slots
-    return waiting(queue, task.id, due_at, task.priority, turn=turn_kept(task))
+    return waiting_fields(queue, task.id, due_at, task.priority, turn=kept_turn(task))

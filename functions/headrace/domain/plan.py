@@ -22,7 +22,7 @@ from headrace.domain.lease import LeaseGroup
 from headrace.domain.lifecycle import Action, Actor, rule
 from headrace.domain.offload import Upload
 from headrace.domain.patch import When
-from headrace.domain.queue import Queue, place_in, waiting
+from headrace.domain.queue import Queue, place_in, waiting_fields
 from headrace.domain.retry import RetryStrategy, Seconds
 from headrace.domain.task import (
     DeadReason,
@@ -34,13 +34,13 @@ from headrace.domain.task import (
     State,
     Task,
 )
-from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, cleared
+from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, fields_cleared_by
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import whole_second
-from headrace.domain.values import altered, quick
+from headrace.domain.values import quick, with_changes
 
-LEASE: Final = cleared(ClearedBy.DELIVERY_END)
-_TOMBSTONE: Final = cleared(ClearedBy.TOMBSTONE)
+LEASE: Final = fields_cleared_by(ClearedBy.DELIVERY_END)
+_TOMBSTONE: Final = fields_cleared_by(ClearedBy.TOMBSTONE)
 _FOR_EVENT: Final = frozenset(field.name for field in TASK_FIELDS if field.for_event)
 _KEYLESS: Final = When("dedupe_key", "=", None)
 
@@ -116,7 +116,7 @@ def holder(queue: str, dedupe_key: str, *, value: str | None, expects: str | Non
     return KeyLock(f"dedupe:{queue}", dedupe_key, value, expects)
 
 
-def freed(task: Task) -> tuple[KeyLock, ...]:
+def locks_to_release(task: Task) -> tuple[KeyLock, ...]:
     """Return the key lock to take away when *task* no longer lives in its queue, if it has one."""
     if task.dedupe_key is None or task.state not in (State.ENQUEUED, State.INFLIGHT):
         return ()
@@ -152,7 +152,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
     priority = queue.granted(new.priority)
-    wait, _ = waiting(queue, task_id, due_at, priority, turn=turn)
+    wait, _ = waiting_fields(queue, task_id, due_at, priority, turn=turn)
     task = Task(
         id=task_id,
         **wait,
@@ -199,7 +199,7 @@ def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Chan
         put |= {"priority": priority} if priority else {}
         clear += ("priority",) if priority is None else ()
     if {"scheduled_at", "priority"} & new.overwrite:
-        wait, unset = waiting(queue, held.id, due_at, priority)
+        wait, unset = waiting_fields(queue, held.id, due_at, priority)
         put, clear = put | wait, clear + unset
     if "expires_at" in new.overwrite:
         expires_at = new.expires_at or queue.expiry(due_at)
@@ -270,7 +270,7 @@ def due_at_limit(delivery: Change, due_at: datetime, slot: str | None = None) ->
     The task's slot of its queue, or of its group, is for that due time.
     """
     put = delivery.put if slot is None else {**delivery.put, "slot": slot}
-    return altered(delivery, when=(*delivery.when, When("due_at", "=", due_at)), put=put)
+    return with_changes(delivery, when=(*delivery.when, When("due_at", "=", due_at)), put=put)
 
 
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
@@ -353,8 +353,8 @@ def release_dedupe_key(change: Change, of: Task | None) -> Change:
     no key, on condition of the write.
     """
     if of is None:
-        return altered(change, when=(*change.when, _KEYLESS))
-    locks = freed(of)
+        return with_changes(change, when=(*change.when, _KEYLESS))
+    locks = locks_to_release(of)
     return change.together(*locks, seen=of) if locks else change
 
 
@@ -389,8 +389,8 @@ def end(
         put = {name: value for name, value in change.put.items() if name in kept_fields}
         put |= {"ended_in": place, **finish}
         clear = tuple(name for name in _TOMBSTONE if name not in kept_fields)
-        ended = altered(change, when=when, gone=True, put=put, clear=clear, add={})
+        ended = with_changes(change, when=when, gone=True, put=put, clear=clear, add={})
     else:
         put = {**change.put, "place": place, "scheduled_at": now, **finish}
-        ended = altered(change, when=when, put=put, clear=LEASE)
+        ended = with_changes(change, when=when, put=put, clear=LEASE)
     return release_dedupe_key(ended, of)

@@ -94,7 +94,7 @@ class QueryText:
         raise InvalidRequest.of(FIELD, f"at character {begin + 1}: {message}")
 
 
-def written_term(key: str, value: object) -> str:
+def term_text(key: str, value: object) -> str:
     """Return the term that is read as *key* with *value*."""
     if isinstance(value, datetime):
         value = value.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -102,7 +102,7 @@ def written_term(key: str, value: object) -> str:
     return f"{key}:{text if _BARE.fullmatch(text) and text.isprintable() else quoted(text)}"
 
 
-def written_word(text: str) -> str:
+def word_text(text: str) -> str:
     """Return *text* so that it is read as one word without a key."""
     bare = _BARE.fullmatch(text) and text.isprintable() and not _KEY.match(text)
     return text if bare else quoted(text)
@@ -194,7 +194,7 @@ class Query:
     queue: str | None = None
 
 
-def written(query: Query) -> str:
+def query_text(query: Query) -> str:
     """Return the text that ``read`` reads as *query*."""
     return " ".join(text for text, _ in terms_of(query))
 
@@ -203,20 +203,20 @@ def terms_of(query: Query) -> Iterator[tuple[str, Query]]:
     """Yield each term of *query*, and what the query is without it."""
     where = query.where
     if query.queue is not None:
-        yield written_term("queue", query.queue), replace(query, queue=None)
+        yield term_text("queue", query.queue), replace(query, queue=None)
     if where.states:
-        yield written_term("state", ",".join(where.states).lower()), _but(query, states=())
+        yield term_text("state", ",".join(where.states).lower()), _but(query, states=())
     for key, value in where.tags.items():
         rest = {name: text for name, text in where.tags.items() if name != key}
         yield f"tag:{_tag(key)}={_tag(value)}", _but(query, tags=rest)
     for path, value in where.payload.items():
         rest = {name: text for name, text in where.payload.items() if name != path}
-        yield written_term(f"payload.{path}", value), _but(query, payload=rest)
+        yield term_text(f"payload.{path}", value), _but(query, payload=rest)
     for key in _ONE_VALUE:
         name = _READ[key][0]
         value = getattr(where, name)
         if value is not None:
-            yield written_term(key, value), _but(query, **{name: None})
+            yield term_text(key, value), _but(query, **{name: None})
 
 
 def _but(query: Query, **changed: Any) -> Query:  # noqa: ANN401  fields of the filter
@@ -227,7 +227,7 @@ def _tag(word: str) -> str:
     return word if _BARE_TAG.fullmatch(word) and word.isprintable() else quoted(word)
 
 
-def narrowed(text: str, where: TaskFilter, queue: str | None = None) -> TaskFilter:
+def narrow(text: str, where: TaskFilter, queue: str | None = None) -> TaskFilter:
     """Return *where*, of tasks of *queue* (None: of several), with all that *text* asks for.
 
     Raises InvalidRequest as read(), also where both name the same, or *text* another queue.

@@ -252,7 +252,7 @@ def place_in(queue: Queue, state: State, task_id: str, priority: Priority | None
     return Place(queue.name, state, shard, queue.lane_of(priority))
 
 
-def waiting(
+def waiting_fields(
     queue: Queue,
     task_id: str,
     due_at: datetime,
@@ -285,12 +285,12 @@ def waiting(
     return put, left
 
 
-def turn_kept(task: Task) -> Turn | None:
+def kept_turn(task: Task) -> Turn | None:
     """Return the turn that *task* has had, if it has had one."""
     return None if task.turn is None else Turn(task.turn, task.after, task.group_key)
 
 
-def new_life(
+def new_life_fields(
     queue: Queue,
     task_id: str,
     *,
@@ -305,7 +305,7 @@ def new_life(
     groups.
     """
     granted = queue.granted(priority)
-    put, unset = waiting(queue, task_id, due_at, granted, turn=turn)
+    put, unset = waiting_fields(queue, task_id, due_at, granted, turn=turn)
     put |= {"enqueued_at": now, "returned_at": now, "attempts": 0}
     may_have = {"expires_at": queue.expiry(due_at), "priority": granted}
     put |= {name: value for name, value in may_have.items() if value is not None}

@@ -21,13 +21,13 @@ from headrace.domain.ids import group_of, is_group_id, leases_of, opened_at
 from headrace.domain.lifecycle import Action, Actor, LeaseRule, Rule, rule
 from headrace.domain.patch import When
 from headrace.domain.plan import LEASE, end, release_dedupe_key
-from headrace.domain.queue import Queue, new_life, place_in, turn_kept, waiting
+from headrace.domain.queue import Queue, kept_turn, new_life_fields, place_in, waiting_fields
 from headrace.domain.retry import Seconds
 from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskError
-from headrace.domain.task_fields import ClearedBy, cleared
+from headrace.domain.task_fields import ClearedBy, fields_cleared_by
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND
-from headrace.domain.values import altered, quick
+from headrace.domain.values import quick, with_changes
 
 BY_THE_SERVICE: Final = "-"
 """The digest of a report that no worker made."""
@@ -183,9 +183,9 @@ def release(
     due = task.due_at
     if task.slot is not None:  # a due time is for one delivery, lest its slot count twice
         due += MICROSECOND
-    turn = turn_kept(task)
-    wait, unset = waiting(queue, task.id, due, task.priority, turn=turn, returned=True)
-    return altered(change, put={**change.put, **wait}, clear=(*LEASE, *unset))
+    turn = kept_turn(task)
+    wait, unset = waiting_fields(queue, task.id, due, task.priority, turn=turn, returned=True)
+    return with_changes(change, put={**change.put, **wait}, clear=(*LEASE, *unset))
 
 
 def move(
@@ -206,12 +206,12 @@ def move(
     row = rule(Action.MOVE, State.INFLIGHT, State.ENQUEUED)
     due_at = now + timedelta(seconds=delay or 0)
     trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
-    put, unset = new_life(
+    put, unset = new_life_fields(
         target, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn
     )
     given = {"payload": payload, "tags": tags}
     put |= {name: value for name, value in given.items() if value is not None}
-    clear = (*LEASE, *cleared(ClearedBy.MOVE), *unset)
+    clear = (*LEASE, *fields_cleared_by(ClearedBy.MOVE), *unset)
     change = Change(row, task.id, put={"trail": trail, **put}, clear=clear, turn=turn)
     return release_dedupe_key(_settled(change, lease, task), task)
 
@@ -247,7 +247,7 @@ def _settled(change: Change, lease: ReportedLease, task: Task | None) -> Change:
             "settled_digest": lease.digest,
         }
     done_when = _already(change.rule, lease, task, marks)
-    return altered(change, when=when, put={**change.put, **marks}, done_when=done_when)
+    return with_changes(change, when=when, put={**change.put, **marks}, done_when=done_when)
 
 
 def _already(
@@ -294,11 +294,13 @@ def _wait(change: Change, task: Task, queue: Queue, *, now: datetime, seconds: S
     due_at = now + timedelta(seconds=seconds)
     if task.expires_at is not None and task.expires_at <= due_at:
         return _bury(change, task, queue, DeadReason.EXPIRED, now=now)
-    wait, unset = waiting(queue, task.id, due_at, task.priority, returned=True)
-    return altered(change, put={**change.put, **wait, "returned_at": now}, clear=(*LEASE, *unset))
+    wait, unset = waiting_fields(queue, task.id, due_at, task.priority, returned=True)
+    return with_changes(
+        change, put={**change.put, **wait, "returned_at": now}, clear=(*LEASE, *unset)
+    )
 
 
 def _bury(change: Change, task: Task, queue: Queue, reason: DeadReason, *, now: datetime) -> Change:
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
-    change = altered(change, rule=row, put={**change.put, "dead_reason": reason})
+    change = with_changes(change, rule=row, put={**change.put, "dead_reason": reason})
     return end(change, queue, now=now, retention=queue.dead_retention, of=task)

@@ -134,14 +134,14 @@ def reservations_in(fields: Fields | None) -> frozenset[str]:
     return members(fields or {}, _HELD)
 
 
-def reserving(queue: str, pool: int, texts: Collection[str], *, room: int) -> Patch:
+def reservation_patch(queue: str, pool: int, texts: Collection[str], *, room: int) -> Patch:
     """Return the write of reservations into a pool, if it then has at most *room* of them."""
     most = room - len(texts)
     when = (When(_HELD, "size <=", most, or_missing=most >= 0),)
     return Patch(*pool_item(queue, pool), when, add={_HELD: frozenset(texts)})
 
 
-def freeing(queue: str, pool: int, texts: Collection[str]) -> Patch:
+def release_patch(queue: str, pool: int, texts: Collection[str]) -> Patch:
     """Return the write that takes reservations out of a pool, if they are in it."""
     return Patch(*pool_item(queue, pool), discard={_HELD: frozenset(texts)})
 
@@ -204,7 +204,7 @@ class GroupLine:
         return cls(number(fields, TURN), slots, expiry_of(fields))
 
 
-def slot_taking(
+def slot_patch(
     queue: str,
     name: str,
     slot: int,

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
 from headrace.domain.retry import RetryStrategy, Seconds
-from headrace.domain.values import altered, quick
+from headrace.domain.values import quick, with_changes
 
 
 class State(StrEnum):
@@ -396,7 +396,7 @@ def without_texts(task: Task, names: Iterable[str] = tuple(OFFLOADED)) -> Task:
     fields = [field for name in names for field in (name, OFFLOADED[name])]
     if all(getattr(task, name) is None for name in fields):
         return task
-    return altered(task, **dict.fromkeys(fields))
+    return with_changes(task, **dict.fromkeys(fields))
 
 
 LIVE: Final = frozenset({State.ENQUEUED, State.INFLIGHT})

@@ -178,7 +178,7 @@ REPLAYED: Final = tuple(field for field in TASK_FIELDS if field.replayed)
 
 
 @cache
-def cleared(by: ClearedBy) -> tuple[str, ...]:
+def fields_cleared_by(by: ClearedBy) -> tuple[str, ...]:
     """Return the names of the fields that the transition *by* clears."""
     return tuple(field.name for field in TASK_FIELDS if by in field.cleared_by)
 

@@ -139,7 +139,7 @@ class Places(NamedTuple):
         return cls(number(line, TURN), number(line, _SEQ), text(line, _BEFORE))
 
 
-def delivering(queue: str, turn: int, *, expires_at: datetime) -> Patch:
+def delivered_patch(queue: str, turn: int, *, expires_at: datetime) -> Patch:
     """Return the write that turns are delivered up to *turn*, unless a higher turn is stored."""
     when = (When(TURN, "<", turn, or_missing=True),)
     put = {TURN: turn, EXPIRES: seconds_of(expires_at)}
@@ -305,7 +305,7 @@ def was_delivered(task: Task) -> bool:
     return task.started_at is not None and task.started_at >= task.enqueued_at
 
 
-def in_runs(notes: Iterable[Note]) -> list[Note]:
+def merge_runs(notes: Iterable[Note]) -> list[Note]:
     """Return *notes* of places that were left: one for each run of such, one after the other."""
     runs: list[Note] = []
     for note in sorted(notes, key=lambda one: one.spot.seq):

@@ -29,7 +29,7 @@ def quick(kind: type[T]) -> type[T]:
     return dataclass(slots=True, unsafe_hash=True)(kind)
 
 
-def altered(one: T, /, **changes: Any) -> T:  # noqa: ANN401  as of dataclasses.replace
+def with_changes(one: T, /, **changes: Any) -> T:  # noqa: ANN401  as of dataclasses.replace
     """Return a copy of *one* with these *changes*, faster than `dataclasses.replace`.
 
     Raises TypeError for a name that is not a field.

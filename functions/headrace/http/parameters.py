@@ -9,7 +9,7 @@ from headrace.domain.access import Permission, as_seen_by
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
-from headrace.domain.query import FIELD, narrowed
+from headrace.domain.query import FIELD, narrow
 from headrace.domain.task import Task
 from headrace.http.fields import (
     CURSOR_LENGTH,
@@ -150,7 +150,7 @@ class _Conditions(RequestBody):
             tags=dict(sorted(tags.items())),  # a cursor is valid for any order of them
             **named,
         )
-        return where if text is None else narrowed(text, where, queue)
+        return where if text is None else narrow(text, where, queue)
 
 
 class FilterQuery(_Conditions, QueryFields):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.domain.alerts import BEGAN, ENDED, AlertState, Measured, judged
+from headrace.domain.alerts import BEGAN, ENDED, AlertState, Measured, next_alerts
 from headrace.domain.queue_settings import AlertSettings
 
 START = datetime(2031, 5, 1, 8, tzinfo=UTC)
@@ -28,6 +28,6 @@ def test_an_alert_ends_after_five_quiet_minutes(
     state, kinds = AlertState(START), list[str]()
     for minute, oldest in enumerate(minutes):
         now = START + timedelta(minutes=minute)
-        state, events = judged(state, LIMIT, Measured(oldest_ready=oldest), now)
+        state, events = next_alerts(state, LIMIT, Measured(oldest_ready=oldest), now)
         kinds += [event.kind for event in events]
     assert kinds == told

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.domain.ids import mistyped, new_task_id, opened_at, shard_of
+from headrace.domain.ids import id_fault, new_task_id, opened_at, shard_of
 from headrace.domain.limits import TASK_ID_RE
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
@@ -71,8 +71,8 @@ def test_tasks_spread_evenly_over_shards(shards: int, kind: str) -> None:
     ],
 )
 def test_an_id_that_headrace_cannot_have_made_says_why(text: str, why: str) -> None:
-    assert why in mistyped(text)
-    assert bool(why) == bool(mistyped(text))
+    assert why in id_fault(text)
+    assert bool(why) == bool(id_fault(text))
 
 
 def test_what_is_no_id_of_a_lease_group_was_opened_long_ago() -> None:

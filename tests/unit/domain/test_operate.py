@@ -8,7 +8,7 @@ import pytest
 
 from headrace.domain import plan
 from headrace.domain.change import Change
-from headrace.domain.operate import BulkAction, Unfit, acted, operate, takes_turn
+from headrace.domain.operate import BulkAction, Unfit, operate, shows_action, takes_turn
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
@@ -97,6 +97,6 @@ def test_a_task_shows_the_action_that_was_done_to_it(
     action: BulkAction, mark: dict[str, Any]
 ) -> None:
     task = replace(task_in(State.ENQUEUED, due_at=LATER), trail=(Hop("fair", BEFORE),))
-    assert acted(action, replace(task, **mark), [NOW], "und_1")
-    assert not acted(action, task, [NOW], "und_1")
-    assert not acted(action, task, [NOW], None)
+    assert shows_action(action, replace(task, **mark), [NOW], "und_1")
+    assert not shows_action(action, task, [NOW], "und_1")
+    assert not shows_action(action, task, [NOW], None)

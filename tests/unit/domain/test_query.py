@@ -12,7 +12,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.indexing import fields_fault
 from headrace.domain.limits import QUERY
-from headrace.domain.query import Query, narrowed, read, written
+from headrace.domain.query import Query, narrow, query_text, read
 from headrace.domain.task import Priority
 from headrace.domain.texts import path_of, read_payload, text_at
 
@@ -99,7 +99,7 @@ WHERE = st.builds(
 def test_what_is_written_is_read_again_as_it_was(where: TaskFilter, queue: str | None) -> None:
     query = Query(where, queue)
 
-    assert read(written(query)) == query
+    assert read(query_text(query)) == query
     assert TaskFilter.of_fields(where.fields()) == where
 
 
@@ -109,7 +109,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
         found = read(text)
     except InvalidRequest:
         return
-    assert read(written(found)) == found
+    assert read(query_text(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_term_that_is_wrong_says_what_it_must_be(text: str, says: str) -> None
 def test_a_query_narrows_what_the_request_names_already() -> None:
     where = TaskFilter(tags={"b": "2"}, worker="w")
 
-    assert narrowed("tag:a=1 attempts:0 queue:mail", where, "mail") == TaskFilter(
+    assert narrow("tag:a=1 attempts:0 queue:mail", where, "mail") == TaskFilter(
         tags={"a": "1", "b": "2"}, worker="w", min_attempts=0
     )
 
@@ -178,7 +178,7 @@ def test_a_query_may_not_name_what_the_request_names_too(
     text: str, queue: str | None, says: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=says):
-        narrowed(text, TaskFilter(tags={"b": "2"}, worker="w"), queue)
+        narrow(text, TaskFilter(tags={"b": "2"}, worker="w"), queue)
 
 
 @pytest.mark.parametrize("payload", [None, "{", "[" * 100_000])

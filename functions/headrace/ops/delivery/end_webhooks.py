@@ -26,7 +26,7 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, instant_of
 from headrace.domain.transitions import Event, Happening, TaskWrite, Transition
-from headrace.domain.values import altered
+from headrace.domain.values import with_changes
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 
@@ -174,7 +174,7 @@ def as_ended(write: TaskWrite) -> Task:
     if after.ended_in is None or before is None:
         return after
     last = {name: getattr(after, name) for name in ("result", "result_ref", "dead_reason")}
-    return altered(
+    return with_changes(
         before,
         **last,
         place=after.ended_in,

@@ -19,12 +19,12 @@ from headrace.domain.operate import (
     TaskSnapshot,
     Undo,
     Unfit,
-    acted,
-    kept,
+    hide_for_undo,
     operate,
+    shows_action,
     takes_turn,
 )
-from headrace.domain.queue import Queue, turn_kept
+from headrace.domain.queue import Queue, kept_turn
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
@@ -217,7 +217,7 @@ class BulkOperations(ServicePart):
 
         def plan_of(each: TaskSnapshot) -> Change | BulkOutcome:
             task = found.get(each.id) or tombstones.get(each.id)
-            if all_gone if task is None else acted(action, task, stamps, undo_id):
+            if all_gone if task is None else shows_action(action, task, stamps, undo_id):
                 return BulkOutcome(each.id, _DONE[action])
             if only_look or task is None or task.queue != queue or task.hidden(self.now()):
                 return BulkOutcome(each.id, "NOT_FOUND")
@@ -232,7 +232,7 @@ class BulkOperations(ServicePart):
                 return self._noted(job, found[each.id], gone=left)
             # Changed since it was read, perhaps by an earlier try, or its key is held: read it.
             now = found[each.id] if outcome.blocked else outcome.task
-            if now is not None and acted(action, now, stamps, undo_id):
+            if now is not None and shows_action(action, now, stamps, undo_id):
                 return BulkOutcome(each.id, _DONE[action])
             return self._one(job, each.id, now, partial(_as_seen, each, where))
 
@@ -326,14 +326,14 @@ class BulkOperations(ServicePart):
             change = self._in_line(to, task, plan)
         if isinstance(change, Unfit) or job.action is not BulkAction.DELETE:
             return change
-        return kept(change, task, job.undo)
+        return hide_for_undo(change, task, job.undo)
 
     def _in_line(
         self, to: Queue, task: Task, plan: Callable[..., Change | Unfit]
     ) -> Change | Unfit:
         """Plan the action with the turn of *task* in queue *to*: a new one, or the kept one."""
         if to.strict and self.service.lines.keeps_place(to, task):
-            return plan(turn=turn_kept(task))
+            return plan(turn=kept_turn(task))
         turn = self.service.lines.take_once(to, task)
         change = plan(turn=turn)
         return change if isinstance(change, Unfit) else replace(change, turn=turn)

@@ -21,7 +21,7 @@ from headrace.domain.access import (
     Role,
     ShownKey,
     StoredKey,
-    hashed,
+    hash_of_key,
     id_in,
     new_id,
     new_secret,
@@ -100,7 +100,7 @@ class KeyOperations(ServicePart):
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._unknown: OrderedDict[str, datetime] = OrderedDict()
         self._lock: threading.Lock = threading.Lock()
-        self._admin_digest: str = "" if self.admin_key is None else hashed(self.admin_key)
+        self._admin_digest: str = "" if self.admin_key is None else hash_of_key(self.admin_key)
 
     # Apart, so that made-up ids cannot drive the real ones out.  What is unknown is an id that was
     # not there, or the hash of a whole key that was refused when its record had just been read.
@@ -110,7 +110,7 @@ class KeyOperations(ServicePart):
 
         The use of a key is noted once an hour: one write, and a request never fails for it.
         """
-        digest = hashed(presented)
+        digest = hash_of_key(presented)
         if hmac.compare_digest(digest, self._admin_digest):
             return self.admin
         key_id = id_in(presented)
@@ -182,7 +182,7 @@ class KeyOperations(ServicePart):
         granted: dict[str, Any] = {"name": name, "role": role.value, "queues": list(queues)}
         if expires_at is not None:
             granted["expires_at"] = expires_at.isoformat()
-        record = key_records.to_record(StoredKey(key, hashed(secret)))
+        record = key_records.to_record(StoredKey(key, hash_of_key(secret)))
         with self.service.audit.action("create_key", where=granted, ids=[key.id]):
             for _ in range(_TRIES):
                 before = self._name_before(by, name)
@@ -208,7 +208,7 @@ class KeyOperations(ServicePart):
                 now = self.now()
                 if stored.key.expired(now):
                     raise NotFound(f"key {key_id} has expired: make another")
-                rotated = stored.rotated(hashed(secret), now=now, overlap=overlap)
+                rotated = stored.rotated(hash_of_key(secret), now=now, overlap=overlap)
                 if self.store.put_record(key_records.to_record(rotated), replaces=stored.version):
                     self._forget(key_id)
                     return IssuedKey(rotated.key, secret)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from headrace.domain import plan
-from headrace.domain.alerts import AlertEvent, AlertState, Measured, judged
+from headrace.domain.alerts import AlertEvent, AlertState, Measured, next_alerts
 from headrace.domain.change import Change
 from headrace.domain.errors import NotFound
 from headrace.domain.ids import new_task_id
@@ -76,7 +76,7 @@ class Alerts(ServicePart):
             if stored.epoch > before.epoch:
                 return False
             before = stored if stored.epoch == before.epoch else before
-        after, events = judged(before, settings, measured, self.now())
+        after, events = next_alerts(before, settings, measured, self.now())
         if after == before:
             return True
         version = 0 if record is None else record.version

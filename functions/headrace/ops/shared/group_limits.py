@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.domain.change import Change, Entry
 from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_taking
+from headrace.domain.slots import GroupLine, ReservationStanding, Stay, slot_patch
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import LINE_KEPT, line_name
 from headrace.ops.shared.lines import group_lines
@@ -194,7 +194,7 @@ class GroupLimits(ServicePart):
         for slot, one in zip(free, fitting, strict=False):
             stay, expects = _stay_of(one), line.slots.get(slot)
             until = self.kept_until(queue, line, one)
-            if self.store.patch(slot_taking(queue.name, name, slot, stay, expects, until)).made:
+            if self.store.patch(slot_patch(queue.name, name, slot, stay, expects, until)).made:
                 granted[one.task_id] = one
             else:
                 lost.append(one)

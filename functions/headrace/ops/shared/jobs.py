@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from headrace.domain import plan
 from headrace.domain.change import Done
 from headrace.domain.offload import StoredObject, owner_of
-from headrace.domain.operate import Undo, kept
+from headrace.domain.operate import Undo, hide_for_undo
 from headrace.domain.queue import AGREED_AFTER
 from headrace.domain.task import LIVE, Place, State, Task
 from headrace.ops.shared.commits import commit
@@ -214,7 +214,9 @@ class Removals(ServicePart):
                 and task.state in job.states
                 and task.enqueued_at <= before
             ]
-            outcomes = commit(self.service, [kept(plan.purge(task), task, undo) for task in tasks])
+            outcomes = commit(
+                self.service, [hide_for_undo(plan.purge(task), task, undo) for task in tasks]
+            )
             gone = [
                 task
                 for task, outcome in zip(tasks, outcomes, strict=True)

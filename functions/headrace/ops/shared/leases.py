@@ -65,7 +65,7 @@ class Leases(ServicePart):
         group = LeaseGroup.opened(
             name, keepalive=keepalive, now=now, group_id=new_group_id(own_name, now)
         )
-        if not self.store.patch(groups.opening(group, now=now)).made:
+        if not self.store.patch(groups.open_group(group, now=now)).made:
             message = f"name: a lease named {name} is open, or has ended within the last day"
             raise LeaseLost(message)
         return group

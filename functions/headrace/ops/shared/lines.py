@@ -30,7 +30,7 @@ from headrace.domain.task_groups import (
     Spot,
     Turn,
     TurnTaking,
-    delivering,
+    delivered_patch,
     instant_of_turn,
     line_item,
     line_name,
@@ -204,7 +204,7 @@ class Lines(ServicePart):
             here.written, here.written_at = here.turn, now
             turn = here.turn
         with metered(), suppress(Unavailable):  # the next delivery writes it
-            self.store.patch(delivering(queue.name, turn, expires_at=now + DELIVERED_KEPT))
+            self.store.patch(delivered_patch(queue.name, turn, expires_at=now + DELIVERED_KEPT))
 
 
 def group_lines(store: Store, queue: str, names: Collection[str]) -> Mapping[str, GroupLine]:

@@ -26,12 +26,12 @@ from headrace.domain.queue import Queue
 from headrace.domain.slots import (
     Reservation,
     ReservationStanding,
-    freeing,
     places,
     pool_item,
     pools,
+    release_patch,
+    reservation_patch,
     reservations_in,
-    reserving,
 )
 from headrace.domain.task import State, Task
 from headrace.ops.shared.service_part import ServicePart
@@ -269,7 +269,7 @@ class Slots(ServicePart):
                 for entry in wanted[:count]
             }
             texts = [reservation.text for reservation in made.values()]
-            patch = reserving(queue.name, pool, texts, room=places(here.limit, pool))
+            patch = reservation_patch(queue.name, pool, texts, room=places(here.limit, pool))
             patched = self.store.patch(patch)
             there = reservations_in(patched.fields)
             done = patched.made or there.issuperset(texts)  # or an earlier try's answer was lost
@@ -342,7 +342,7 @@ class Slots(ServicePart):
 
     def _free(self, queue: str, pool: int, texts: Sequence[str]) -> None:
         try:
-            there = reservations_in(self.store.patch(freeing(queue, pool, texts)).fields)
+            there = reservations_in(self.store.patch(release_patch(queue, pool, texts)).fields)
         except Unavailable:
             return  # a later look finds them
         with self._lock:

@@ -20,7 +20,7 @@ from headrace.domain.change import Change, Entry
 from headrace.domain.errors import Unavailable
 from headrace.domain.patch import Patch
 from headrace.domain.queue import Queue
-from headrace.domain.slots import GroupLine, slot_taking
+from headrace.domain.slots import GroupLine, slot_patch
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import (
     BELIEVED_AFTER,
@@ -30,8 +30,8 @@ from headrace.domain.task_groups import (
     PlaceProgress,
     Spot,
     Turn,
-    in_runs,
     line_name,
+    merge_runs,
 )
 from headrace.ops.shared.lines import group_lines
 from headrace.store.base import Store
@@ -93,7 +93,7 @@ def _note_empty(store: Store, queue: str, by_line: Mapping[str, list[Note]]) -> 
     if not by_line:
         return
     with suppress(Unavailable):  # they are empty, whether it is noted or not
-        runs = {name: in_runs(notes) for name, notes in by_line.items()}
+        runs = {name: merge_runs(notes) for name, notes in by_line.items()}
         _write(store, queue, runs, left=True)
 
 
@@ -147,7 +147,7 @@ def _write_in(
             at = free.pop(0)
         else:
             return lost
-        if not store.patch(slot_taking(queue, name, at, text, line.slots.get(at))).made:
+        if not store.patch(slot_patch(queue, name, at, text, line.slots.get(at))).made:
             lost.append(note)
     return lost
 
@@ -256,7 +256,7 @@ class StrictOrder:
             return None
         expects = line.slots.get(SLOT)
         until = self.limits.kept_until(self.queue, line, entry)
-        return slot_taking(self.queue.name, name, SLOT, Spot.of(task).text, expects, until)
+        return slot_patch(self.queue.name, name, SLOT, Spot.of(task).text, expects, until)
 
     def _follows(self, task: Task, line: GroupLine, seen: _KnownTasks) -> bool:
         """Return whether all tasks before *task* are done, with the slot of *line* over."""

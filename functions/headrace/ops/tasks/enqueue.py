@@ -10,7 +10,7 @@ from headrace.domain import access, plan
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused
 from headrace.domain.errors import Forbidden, Inflight, InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import new_request_token
-from headrace.domain.operate import Undo, kept
+from headrace.domain.operate import Undo, hide_for_undo
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
@@ -191,7 +191,7 @@ class TaskOperations(ServicePart):
             ) as outcome:
                 if undo is None or undo.queue != task.queue:  # it may have moved on
                     undo = self.service.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
-                change = kept(plan.delete(task), task, undo)
+                change = hide_for_undo(plan.delete(task), task, undo)
                 deleted = commit(self.service, [change])[0]
                 # Gone since it was read: by this very call, if its answer was lost.
                 done = isinstance(deleted, Done) or not task.same_as(deleted.task)

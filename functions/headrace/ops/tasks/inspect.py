@@ -10,7 +10,7 @@ from headrace.domain.access import Principal, as_seen_by
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import EVERY_TASK, TaskFilter, TimeSpan
 from headrace.domain.ids import WHOLE_ID_RE
-from headrace.domain.indexing import term_wanted
+from headrace.domain.indexing import wanted_term
 from headrace.domain.limits import AnswerRoom
 from headrace.domain.queue import Queue
 from headrace.domain.task import SHOWN_STATES, TURN_LANE, State, Task, without_texts
@@ -282,7 +282,7 @@ class Inspect(ServicePart):
     def _term(self, queue: Queue, where: TaskFilter) -> str | None:
         """Return a term by which the index of *queue* knows all tasks that *where* means."""
         named = where.tags or where.payload
-        return term_wanted(self.indexed(queue), where) if named else None
+        return wanted_term(self.indexed(queue), where) if named else None
 
     def _fewer_in_states(
         self,

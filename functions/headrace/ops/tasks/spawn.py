@@ -242,7 +242,7 @@ class Spawning(ServicePart):
         return {name: task for name, task in found.items() if task.has_id(now)}
 
     def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:
-        if (parent.queue, parent.dedupe_key) == child.key and plan.freed(parent):
+        if (parent.queue, parent.dedupe_key) == child.key and plan.locks_to_release(parent):
             replaces = replaces or parent.id  # the parent hands its key on
         return plan.enqueue(
             child.new,

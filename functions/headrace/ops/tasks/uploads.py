@@ -16,7 +16,7 @@ from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.offload import PATH, OwnObjects, Upload, text_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import OFFLOADED, OffloadedText, Task
-from headrace.domain.values import altered
+from headrace.domain.values import with_changes
 from headrace.ops.shared.service_part import ServicePart
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Uploads(ServicePart):
             raise InvalidRequest(message)
         now = self.now()
         token = new_request_token() + new_request_token()
-        made = offload.granted(
+        made = offload.grant_upload(
             target.name,
             task_id=task_id or new_task_id(now),
             token=token,
@@ -131,7 +131,7 @@ class Uploads(ServicePart):
         if not until.isascii() or not until.isdigit() or len(until) > _DIGITS:
             return None
         good = offload.signature(self.key, method, name, int(until))
-        if not offload.same(good, signed) or int(until) <= self.now().timestamp():
+        if not offload.signatures_match(good, signed) or int(until) <= self.now().timestamp():
             return None
         return offload.read(name)
 
@@ -194,4 +194,4 @@ class OffloadedTexts(ServicePart):
             for field, one in task.fetchable.items()
             if field in fields and one.name in found
         }
-        return altered(task, **texts) if texts else task
+        return with_changes(task, **texts) if texts else task

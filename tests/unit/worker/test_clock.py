@@ -7,49 +7,32 @@ import pytest
 from headrace.client.worker.service import ServiceClock
 from headrace.testing.clock import START
 
-
-class Monotonic:
-    """A monotonic clock that moves when told."""
-
-    time = 1000.0
-
-    def __call__(self) -> float:
-        return self.time
-
-    def forward(self, seconds: float) -> None:
-        self.time += seconds
-
-
-def seconds(number: float) -> timedelta:
-    return timedelta(seconds=number)
+LEASE = timedelta(seconds=30)
 
 
 def test_a_lease_ends_when_the_service_says_counted_from_when_it_was_asked() -> None:
-    monotonic = Monotonic()
-    clock = ServiceClock(monotonic)
-    monotonic.forward(2)  # the answer took so long, and was made at some point in between
+    clock = ServiceClock(lambda: 1002.0)  # the answer took two seconds
 
     clock.heard(START, sent_at=1000.0)
 
-    assert clock.monotonic_at(START + seconds(30)) == pytest.approx(1030)
+    assert clock.monotonic_at(START + LEASE) == pytest.approx(1030)
 
 
 def test_a_service_whose_clock_was_set_is_believed() -> None:
-    monotonic = Monotonic()
-    clock = ServiceClock(monotonic)
+    clock = ServiceClock(lambda: 1000.0)
     clock.heard(START, sent_at=1000.0)
 
-    clock.heard(START + seconds(3600), sent_at=1000.0)
+    clock.heard(START + timedelta(hours=1), sent_at=1000.0)
 
-    assert clock.monotonic_at(START + seconds(3630)) == pytest.approx(1030)
+    assert clock.monotonic_at(START + timedelta(hours=1) + LEASE) == pytest.approx(1030)
 
 
 def test_clocks_that_drift_apart_are_followed() -> None:
-    monotonic = Monotonic()
-    clock = ServiceClock(monotonic)
+    time = [1000.0]
+    clock = ServiceClock(lambda: time[0])
     clock.heard(START, sent_at=1000.0)
-    monotonic.forward(10_000)
+    time[0] = 11_000
 
-    clock.heard(START + seconds(9_995), sent_at=monotonic())
+    clock.heard(START + timedelta(seconds=9_995), sent_at=11_000)
 
-    assert clock.monotonic_at(START + seconds(10_025)) == pytest.approx(11_030, abs=0.1)
+    assert clock.monotonic_at(START + timedelta(seconds=10_025)) == pytest.approx(11_030, abs=0.1)

@@ -164,7 +164,7 @@ def first_visit(own: Place) -> str:
     """Create a queue, and return the first page of the console."""
     with serving(own) as (url, key):
         created = own.run("headrace queue create mail", HEADRACE_URL=url, HEADRACE_KEY=key)
-        assert created.stderr == ""
+        assert created.returncode == 0, created.stderr
         return signed_in(url, key)
 
 

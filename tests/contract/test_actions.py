@@ -190,12 +190,13 @@ def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
         pass
     world.store.drop_record(SNAPSHOTS, run.chunk_name(0))
     world.use.action_work.run()
-    world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
     assert (over.status, over.has_ended) == ("FAILED", True)
     assert over.trouble == "the selected tasks are no longer kept; make the selection again"
     assert world.use.inspect.count(queue).count == 2
+    [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
+    assert f"failed ({over.trouble})" in str(sentence(entry))
 
 
 def cut_off_in_a_part(world: World, run: Action) -> None:
@@ -232,7 +233,6 @@ def test_a_part_that_can_no_longer_be_undone_fails_and_what_was_done_is_counted(
     cut_off_in_a_part(world, run)
     world.clock.forward(3600)
     world.use.action_work.run()
-    world.use.action_work.run()
 
     over = world.use.actions.get(run.id)
     assert (over.status, over.has_ended) == ("FAILED", True)
@@ -259,18 +259,3 @@ def test_actions_are_listed_page_by_page(world: World) -> None:
     rest = world.use.actions.list(limit=2, cursor=first.cursor)
     assert (len(first.shown), len(rest.shown), rest.cursor) == (2, 1, None)
     assert {one.id for one in (*first.shown, *rest.shown)} == begun
-
-
-def test_an_action_that_failed_is_told_of_in_the_audit_with_why(world: World) -> None:
-    queue = waiting(world, 2)
-    run = begin(world, queue, BulkAction.DELETE, WAITING)
-    while (run := a_part(world, run)).status == "LOOKING":
-        pass
-    world.store.drop_record(SNAPSHOTS, run.chunk_name(0))
-    world.use.action_work.run()
-    world.use.action_work.run()
-
-    [entry] = world.use.audit.list(AuditFilter(action="delete")).shown
-    assert "failed (the selected tasks are no longer kept; make the selection again)" in str(
-        sentence(entry)
-    )

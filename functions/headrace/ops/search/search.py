@@ -23,6 +23,7 @@ from headrace.domain.task import Task
 from headrace.ops.search.list_queries import LANGUAGES
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import Record
+from headrace.store.records import body_of, read_body
 
 QUEUES: Final = 100
 """The most queues of one search."""
@@ -142,7 +143,8 @@ class SavedViews(ServicePart):
             message = f"must be one of the {limits.VIEWS} that there are: remove one"
             raise InvalidRequest.of("name", message)
         view = SavedView(place, name, text, order, by, self.now())
-        self.store.renew_record(_record(view))
+        body = body_of(view, "place", "name")
+        self.store.renew_record(Record(KIND, f"{place}:{name}", body))
         return view
 
     def remove(self, place: str, name: str) -> bool:
@@ -163,18 +165,6 @@ def _language(place: str) -> ListLanguage[Any] | None:
     return LANGUAGES[place.split(_MARK)[1]] if place.startswith(_MARK) else None
 
 
-def _record(view: SavedView) -> Record:
-    body = {
-        "text": view.text,
-        "order": view.order,
-        "by": view.by,
-        "saved_at": view.saved_at.isoformat(),
-    }
-    return Record(KIND, f"{view.place}:{view.name}", body)
-
-
 def _view(record: Record) -> SavedView:
     place, _, name = record.name.partition(":")
-    body: dict[str, Any] = {**record.body}
-    saved_at = datetime.fromisoformat(body.pop("saved_at"))
-    return SavedView(place, name, **body, saved_at=saved_at)
+    return read_body(record.body, SavedView, place=place, name=name)

@@ -12,9 +12,10 @@ from headrace import __version__
 from headrace.domain.limits import IDEMPOTENCY_KEY
 from headrace.http import repeats
 from headrace.http.answer_schemas import Document, answer_schemas, schema_of
+from headrace.http.fields import RequestBody
 from headrace.http.problems import CONTENT_TYPE
 from headrace.http.request import JSON
-from headrace.http.routing import Parameter, Route, bodies_in
+from headrace.http.routing import Parameter, Route
 from headrace.wire.base import REFERENCE, JsonValue
 
 _DESCRIPTION: Final = """\
@@ -120,8 +121,10 @@ def _operation(route: Route, schemas: Document) -> Document:
         **route.more,
     }
     for one in route.parameters:
-        if one.place == "body":
-            operation["requestBody"] = _body(route, one, schemas)
+        if one.body is not None:
+            operation["requestBody"] = _body(route, one.body, schemas)
+            if one.is_required:
+                operation["requestBody"]["required"] = True
         else:
             operation["parameters"] += _parameters(one, schemas)
     description = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
@@ -174,14 +177,13 @@ def _parameters(one: Parameter, schemas: Document) -> Iterator[Document]:
         yield shown
 
 
-def _body(route: Route, one: Parameter, schemas: Document) -> Document:
-    model = next(bodies_in(one.annotation))
+def _body(route: Route, model: type[RequestBody], schemas: Document) -> Document:
     _, made = models_json_schema([(model, "validation")], ref_template=_MODEL)
     schemas |= _without_null_defaults(made["$defs"])
     content: Document = {"schema": {"$ref": REFERENCE.format(name=model.__name__)}}
     if route.examples:
         content["examples"] = route.examples
-    return {"content": {JSON: content}, **({"required": True} if one.is_required else {})}
+    return {"content": {JSON: content}}
 
 
 def _without_null_defaults(node: JsonValue) -> JsonValue:

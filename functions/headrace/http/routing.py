@@ -57,16 +57,17 @@ class Parameter:
     """A parameter of a route's function.
 
     *alias* is its name in the request.  Of a model it is all of *fields*: parameters of the query,
-    or headers.
+    or headers.  *body* is the model of the body.
     """
 
     name: str
     alias: str
     place: Literal["path", "query", "header", "body"]
     annotation: Any
-    type: TypeAdapter[Any]
+    adapter: TypeAdapter[Any]
     default: Any
     fields: tuple[str, ...] = ()
+    body: type[RequestBody] | None = None
 
     @property
     def is_required(self) -> bool:
@@ -82,7 +83,7 @@ class Parameter:
                 errors.append({"type": "missing", "loc": location})
             return self.default
         try:
-            return self.type.validate_python(value)
+            return self.adapter.validate_python(value)
         except ValidationError as error:
             errors += [{**one, "loc": (*location, *one["loc"])} for one in error.errors()]
             return None
@@ -179,8 +180,8 @@ class Route:
                 value = {name: query[name] for name in one.fields if name in query}
             elif one.place == "query":
                 value = query.get(one.alias)
-            elif body:
-                value = rawjson.decode(body, next(bodies_in(one.annotation)))
+            elif one.body is not None and body:
+                value = rawjson.decode(body, one.body)
             arguments[one.name] = one.read(value, errors)
         if errors:
             raise invalid(errors)
@@ -260,14 +261,15 @@ def _parameter(one: Signed, *, in_path: bool) -> Parameter:
     alias = next((note.name for note in notes if isinstance(note, Alias)), one.name)
     place: Literal["path", "query", "header", "body"] = "path" if in_path else "query"
     fields: tuple[str, ...] = ()
+    body: type[RequestBody] | None = None
     if isinstance(one.annotation, type) and issubclass(one.annotation, QueryFields):
         place = "header" if issubclass(one.annotation, HeaderFields) else "query"
         models = one.annotation.model_fields
         fields = tuple(field.alias or name for name, field in models.items())
-    elif any(bodies_in(one.annotation)):
+    elif (body := next(bodies_in(one.annotation), None)) is not None:
         place = "body"
-    type_of = TypeAdapter(one.annotation)
-    return Parameter(one.name, alias, place, one.annotation, type_of, one.default, fields)
+    adapter = TypeAdapter(one.annotation)
+    return Parameter(one.name, alias, place, one.annotation, adapter, one.default, fields, body)
 
 
 def bodies_in(annotation: object) -> Iterator[type[RequestBody]]:

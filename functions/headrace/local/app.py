@@ -36,6 +36,9 @@ from headrace.runtime.wiring import current_service
 from headrace.safe_logging import safe_logger
 
 CONSOLE: Final = "/console"
+DISCONNECTED: Final = "headrace.disconnected"
+"""In the state of a scope, the function that returns whether the client has disconnected."""
+
 _API: Final = ("/v1/", "/v2/", "/management/queue/")
 _A_TASK: Final = re.compile(r"/v1/tasks/[^/]+")
 
@@ -77,7 +80,7 @@ class LocalContext:
 
     stopping: threading.Event
     aws_request_id: str = field(default_factory=lambda: str(uuid4()))
-    disconnected: bool = False
+    disconnected: Callable[[], bool] = lambda: False
     ends_at: float = field(default_factory=lambda: time.monotonic() + _CALL_SECONDS)
 
     def get_remaining_time_in_millis(self) -> int:
@@ -88,7 +91,7 @@ class LocalContext:
 
     def client_gone(self) -> bool:
         """Return whether the client has disconnected, or is about to be disconnected."""
-        return self.disconnected or self.stopping.is_set()
+        return self.disconnected() or self.stopping.is_set()
 
 
 Api: TypeAlias = Callable[[Request], Reply]
@@ -136,6 +139,7 @@ class LocalApp:
         """Answer one request, in ASGI."""
         request = asgi.read_scope(scope)
         context = LocalContext(self.stopping)
+        context.disconnected = scope.get("state", {}).get(DISCONNECTED, context.disconnected)
         try:
             check_head(request)
             request = self._proxies.read(request)
@@ -179,7 +183,7 @@ class LocalApp:
         self._free_bytes -= size
         try:
             body = await asgi.read_body(receive) if size else b""
-            return await self._call(request, body, context, receive)
+            return await self._call(request, body, context)
         finally:
             self._free_bytes += size
 
@@ -218,7 +222,7 @@ class LocalApp:
     # -- handlers ----------------------------------------------------------------------------------
 
     async def _call(
-        self, request: LocalRequest, body: bytes, context: LocalContext, receive: Receive
+        self, request: LocalRequest, body: bytes, context: LocalContext
     ) -> GatewayAnswer:
         path = request.path
         if path.startswith(_API):
@@ -233,17 +237,11 @@ class LocalApp:
         else:
             return refusal(HTTPStatus.NOT_FOUND, f"There is nothing at {path}.")
         limiter, waits_for = self._limiter(request)
-        if limiter is self._threads:
-            return await to_thread.run_sync(handle, request, body, context, limiter=limiter)
-        if limiter.available_tokens < 1:
+        if limiter is not self._threads and limiter.available_tokens < 1:
             most = int(limiter.total_tokens)
             detail = f"{most} requests wait for {waits_for} already: try again in a second."
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, detail)
-        watch = asyncio.create_task(_watch(receive, context))
-        try:
-            return await to_thread.run_sync(handle, request, body, context, limiter=limiter)
-        finally:
-            watch.cancel()
+        return await to_thread.run_sync(handle, request, body, context, limiter=limiter)
 
     def _limiter(self, request: LocalRequest) -> tuple[CapacityLimiter, str]:
         """Return the limit of threads for *request*, and what the request waits for."""
@@ -298,10 +296,3 @@ class LocalApp:
 
 def _verify_key(key: str) -> object:
     return current_service().keys.verify(key, note_use=False)
-
-
-async def _watch(receive: Receive, context: LocalContext) -> None:
-    """Note when the client disconnects while it waits for an answer."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    context.disconnected = True

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.http.events import GatewayAnswer
 from headrace.local import PortUnusable
-from headrace.local.app import LocalApp
+from headrace.local.app import DISCONNECTED, LocalApp
 from headrace.local.requests import MAX_HEADER_BYTES, refusal
 
 _CONNECTIONS: Final = 1024
@@ -90,6 +90,7 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio says BaseTransport)
         super().connection_made(transport)
         self.transport = JoinedWrites(transport, self.loop)  # type: ignore[assignment]
+        self.app_state = {DISCONNECTED: transport.is_closing}
         self._refused = self._in_head = False
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(
             _IDLE_SECONDS, transport.close

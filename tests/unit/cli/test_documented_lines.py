@@ -16,8 +16,8 @@ from headrace import NewTask, Report
 from headrace.cli.commands import CliGroup
 from headrace.cli.main import main
 from headrace.cli.session import CliSession, Exit
-from headrace.testing import MemoryService
 from tests.documented_lines import ROOT, Line, command_lines
+from tests.faults import FaultyService
 from tests.unit.cli.cli_runner import Ran, invoke
 from tests.unit.outbox.shop import OUTBOX, shop_in
 
@@ -77,7 +77,7 @@ LINES: Final = command_lines()
 class World:
     """A service, and a folder with apps and files, for one line."""
 
-    service: MemoryService
+    service: FaultyService
     folder: Path
 
     @property
@@ -274,7 +274,7 @@ def world_in(folder: Path) -> Iterator[World]:
         path.write_text(APP)
     (folder / "film.bin").write_bytes(b"film")
     (folder / "tasks.ndjson").write_text("{}\n")
-    with pytest.MonkeyPatch.context() as patch, MemoryService() as service:
+    with pytest.MonkeyPatch.context() as patch, FaultyService() as service:
         patch.chdir(folder)
         patch.setattr(sys, "path", sys.path[:])
         yield World(service, folder)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from headrace import NewTask
 from headrace.cli.session import CliSession
 from headrace.outbox.metrics import OutboxMetrics
-from headrace.testing import MemoryService
+from tests.faults import FaultyService
 from tests.unit.cli.cli_runner import Ran, invoke
 from tests.unit.outbox.shop import OUTBOX, Shop, app, shop_in
 
@@ -26,7 +26,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def shop(url: str) -> Iterator[Shop]:
-    with MemoryService() as service, shop_in(url, service) as made:
+    with FaultyService() as service, shop_in(url, service) as made:
         service.client.create_queue("mail")
         yield made
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, LiteralString, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -53,14 +53,11 @@ class ActionBody(RequestBody):
     @model_validator(mode="after")
     def _goes_together(self) -> "ActionBody":
         if (self.action == "move") != (self.to_queue is not None):
-            needed: LiteralString = "is needed with move, and has no meaning otherwise"
-            raise contradiction(("to_queue", needed))
+            raise contradiction("is needed with move, and has no meaning otherwise", "to_queue")
         if self.undo_in_seconds and self.action != "delete":
-            only: LiteralString = "has a meaning with delete only"
-            raise contradiction(("undo_in_seconds", only))
+            raise contradiction("has a meaning with delete only", "undo_in_seconds")
         if len(set(self.queues)) < len(self.queues):
-            once: LiteralString = "must name each queue once"
-            raise contradiction(("queues", once))
+            raise contradiction("must name each queue once", "queues")
         return self
 
 

@@ -64,7 +64,7 @@ class CallbackEntry(QueuedEntry):
     @model_validator(mode="after")
     def _relays_or_carries(self) -> "CallbackEntry":
         if self.relay and self.payload is not None:
-            raise contradiction(("relay", "excludes payload"))
+            raise contradiction("excludes payload", "relay")
         return self
 
     def callback(self) -> Callback:

@@ -1,6 +1,6 @@
 """Bulk actions: delete, restart, run, move and cancel tasks by ids or by filter."""
 
-from typing import TYPE_CHECKING, Annotated, Final, LiteralString
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, model_validator
 
@@ -58,14 +58,12 @@ class BulkBody(RequestBody):
     @model_validator(mode="after")
     def _goes_together(self) -> "BulkBody":
         if (self.ids is None) == (self.filter is None):
-            message: LiteralString = "give exactly one of ids and filter"
-            raise contradiction(("ids", message), ("filter", message))
+            raise contradiction("give exactly one of ids and filter", "ids", "filter")
         if self.filter is not None:
             return self
         misplaced = [name for name in ("limit", "cursor") if getattr(self, name) is not None]
         if misplaced:
-            only: LiteralString = "has no meaning with ids"
-            raise contradiction(*((name, only) for name in misplaced))
+            raise contradiction("has no meaning with ids", *misplaced)
         return self
 
 
@@ -83,11 +81,13 @@ class DeleteBody(BulkBody):
         if self.undo_id is None:
             return self
         if self.undo_in_seconds:
-            message: LiteralString = "give at most one of undo_in_seconds and undo_id"
-            raise contradiction(("undo_in_seconds", message), ("undo_id", message))
+            raise contradiction(
+                "give at most one of undo_in_seconds and undo_id", "undo_in_seconds", "undo_id"
+            )
         if self.filter is not None:
-            only: LiteralString = "has no meaning with filter, whose cursor knows its undo"
-            raise contradiction(("undo_id", only))
+            raise contradiction(
+                "has no meaning with filter, whose cursor knows its undo", "undo_id"
+            )
         return self
 
 

@@ -1,7 +1,7 @@
 """Dequeue: the requests for one and for several queues, their routes and their answer."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final, LiteralString
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -57,8 +57,10 @@ class DequeueBody(RequestBody):
     @model_validator(mode="after")
     def _lasts_as_long_as_one_says(self) -> "DequeueBody":
         if self.lease_id is not None and self.keepalive_timeout_in_seconds is not None:
-            message: LiteralString = "has no meaning with a lease_id: the lease says how long"
-            raise contradiction(("keepalive_timeout_in_seconds", message))
+            raise contradiction(
+                "has no meaning with a lease_id: the lease says how long",
+                "keepalive_timeout_in_seconds",
+            )
         return self
 
 

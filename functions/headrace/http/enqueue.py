@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
@@ -113,7 +113,7 @@ class TaskOptionsBody(RequestBody):
     @model_validator(mode="after")
     def _has_a_dedupe_key(self) -> "TaskOptionsBody":
         if self.dedupe_until is DedupeUntil.START and self.dedupe_key is None:
-            raise contradiction(("dedupe_until", "needs a dedupe_key"))
+            raise contradiction("needs a dedupe_key", "dedupe_until")
         return self
 
 
@@ -148,24 +148,26 @@ class NewTaskBody(TaskOptionsBody):
         if self.payload_ref is None:
             return self
         if "payload" in self.model_fields_set:
-            message: LiteralString = "give either payload or payload_ref, not both"
-            raise contradiction(("payload", message), ("payload_ref", message))
+            raise contradiction(
+                "give either payload or payload_ref, not both", "payload", "payload_ref"
+            )
         if "payload" in self.overwritten():
-            other: LiteralString = "cannot have payload with a payload_ref: that makes a new task"
-            raise contradiction(("overwrite_on_duplicate", other))
+            raise contradiction(
+                "cannot have payload with a payload_ref: that makes a new task",
+                "overwrite_on_duplicate",
+            )
         if self.id is not None and self.id != self.payload_ref.task_id:
-            raise contradiction(("id", "must be the one that payload_ref is for, or left out"))
+            raise contradiction("must be the one that payload_ref is for, or left out", "id")
         return self
 
     @model_validator(mode="after")
     def _is_one_in_a_window(self) -> "NewTaskBody":
         unique = self.unique_for_seconds is not None
         if unique and self.dedupe_key is None:
-            raise contradiction(("unique_for_seconds", "needs a dedupe_key"))
+            raise contradiction("needs a dedupe_key", "unique_for_seconds")
         if unique and (self.id is not None or self.payload_ref is not None):
-            field: LiteralString = "id" if self.id is not None else "payload_ref"
-            excluded: LiteralString = "excludes unique_for_seconds: the service chooses the id"
-            raise contradiction((field, excluded))
+            field = "id" if self.id is not None else "payload_ref"
+            raise contradiction("excludes unique_for_seconds: the service chooses the id", field)
         return self
 
     @model_validator(mode="after")
@@ -173,10 +175,13 @@ class NewTaskBody(TaskOptionsBody):
         if self.scheduled_at is None:
             return self
         if self.delay_in_seconds is not None:
-            message: LiteralString = "give either scheduled_at or delay_in_seconds, not both"
-            raise contradiction(("delay_in_seconds", message), ("scheduled_at", message))
+            raise contradiction(
+                "give either scheduled_at or delay_in_seconds, not both",
+                "delay_in_seconds",
+                "scheduled_at",
+            )
         if self.expires_at is not None and self.expires_at <= self.scheduled_at:
-            raise contradiction(("expires_at", "must be after scheduled_at"))
+            raise contradiction("must be after scheduled_at", "expires_at")
         return self
 
     def new_task(self) -> TaskSpec:
@@ -218,7 +223,7 @@ class TaskEntry(NewTaskBody):
     @model_validator(mode="after")
     def _has_a_key_to_meet_under(self) -> "TaskEntry":
         if self.overwrite_on_duplicate and self.dedupe_key is None:
-            raise contradiction(("overwrite_on_duplicate", "needs a dedupe_key"))
+            raise contradiction("needs a dedupe_key", "overwrite_on_duplicate")
         return self
 
     def overwritten(self) -> frozenset[Overwritable]:

@@ -85,9 +85,9 @@ def wrong(message: LiteralString, **values: str | float) -> PydanticCustomError:
     return PydanticCustomError("wrong", message, values)
 
 
-def contradiction(*errors: tuple[str, LiteralString]) -> ValidationError:
-    """Return the error of a body with fields that exclude each other."""
-    return refusal(*((name, wrong(message)) for name, message in errors))
+def contradiction(message: LiteralString, *fields: str) -> ValidationError:
+    """Return the error of a body whose *fields* exclude each other."""
+    return refusal(*((name, wrong(message)) for name in fields))
 
 
 def refusal(*errors: tuple[str | int | None, PydanticCustomError]) -> ValidationError:

@@ -1,6 +1,6 @@
 """The bodies of requests about queues."""
 
-from typing import Annotated, Final, Literal, LiteralString, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -56,13 +56,12 @@ class RetryStrategyBody(RequestBody):
     def _goes_together(self) -> "RetryStrategyBody":
         if self.kind is not Backoff.INTERVALS:
             if self.intervals:
-                raise contradiction(("intervals", "must be empty unless kind is intervals"))
+                raise contradiction("must be empty unless kind is intervals", "intervals")
             return self
         if not self.intervals:
-            raise contradiction(("intervals", "must have 1 to 100 entries when kind is intervals"))
+            raise contradiction("must have 1 to 100 entries when kind is intervals", "intervals")
         if "max_retries" in self.model_fields_set and self.max_retries != len(self.intervals):
-            message: LiteralString = "must be the number of intervals, or left out"
-            raise contradiction(("max_retries", message))
+            raise contradiction("must be the number of intervals, or left out", "max_retries")
         self.max_retries = len(self.intervals)
         return self
 
@@ -119,10 +118,10 @@ class GroupsBody(RequestBody):
     def _goes_together(self) -> "GroupsBody":
         if self.mode is GroupMode.STRICT:
             if self.max_inflight_per_group > 1:
-                raise contradiction(("max_inflight_per_group", "must be at most 1: mode is strict"))
+                raise contradiction("must be at most 1: mode is strict", "max_inflight_per_group")
             self.on_dead = self.on_dead or OnDead.CONTINUE
         elif self.on_dead is not None:
-            raise contradiction(("on_dead", "must be left out unless mode is strict"))
+            raise contradiction("must be left out unless mode is strict", "on_dead")
         return self
 
 
@@ -151,7 +150,7 @@ class TargetBody(RequestBody):
     @model_validator(mode="after")
     def _is_one_place(self) -> "TargetBody":
         if (self.url is None) == (self.function is None):
-            raise contradiction(("url", "must be there unless lambda is, and not beside it"))
+            raise contradiction("must be there unless lambda is, and not beside it", "url")
         faults = [
             ("headers" if name is None else f"headers.{name}", wrong("{fault}", fault=fault))
             for name, fault in headers_faults(self.headers)
@@ -183,7 +182,7 @@ class AlertsBody(RequestBody):
     @model_validator(mode="after")
     def _has_a_limit(self) -> "AlertsBody":
         if all(getattr(self, name) is None for name in Threshold):
-            raise contradiction(("oldest_ready_seconds", "must be there unless another limit is"))
+            raise contradiction("must be there unless another limit is", "oldest_ready_seconds")
         return self
 
 
@@ -244,7 +243,7 @@ class SettingsBody(RequestBody):
     @model_validator(mode="after")
     def _has_one_order(self) -> "SettingsBody":
         if self.groups is not None and self.priority is not None:
-            raise contradiction(("groups", "exclude priority: a queue has one of them"))
+            raise contradiction("exclude priority: a queue has one of them", "groups")
         return self
 
     def settings(self) -> QueueSettings:

@@ -112,10 +112,10 @@ class SpawnEntry(QueuedEntry):
         if self.spawn is None:
             return self
         if self.payload is not None or self.payload_ref is not None:
-            raise contradiction(("spawn", "excludes payload and payload_ref"))
+            raise contradiction("excludes payload and payload_ref", "spawn")
         joined = set(self.batches or ())
         if any(not joined.issuperset(entry.batches or ()) for entry in self.spawn):
-            raise contradiction(("spawn", "names batches that are not in batches of this entry"))
+            raise contradiction("names batches that are not in batches of this entry", "spawn")
         size = limits.utf8_bytes(self._spawn_payload())
         if size > limits.PAYLOAD_BYTES:
             message: LiteralString = "takes {size} bytes as a payload; at most {most} are taken"
@@ -181,7 +181,7 @@ class ReportEntry(RequestBody):
     @model_validator(mode="after")
     def _goes_together(self) -> "ReportEntry":
         if self.status is ReportStatus.MOVED and self.to_queue is None:
-            raise contradiction(("to_queue", "is required with the status MOVED"))
+            raise contradiction("is required with the status MOVED", "to_queue")
         misplaced = [
             name
             for name in self.model_fields_set
@@ -190,8 +190,7 @@ class ReportEntry(RequestBody):
             and self._says_something(name)
         ]
         if misplaced:
-            message: LiteralString = "has no meaning with this status"
-            raise contradiction(*((name, message) for name in sorted(misplaced)))
+            raise contradiction("has no meaning with this status", *sorted(misplaced))
         return self
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
 """Schedules: create or replace, list, show, delete, run now."""
 
-from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -101,8 +101,9 @@ class ScheduleBody(TaskOptionsBody):
     @model_validator(mode="after")
     def _has_one_interval(self) -> "ScheduleBody":
         if (self.cron is None) == (self.every_seconds is None):
-            message: LiteralString = "give exactly one of cron and every_seconds"
-            raise contradiction(("cron", message), ("every_seconds", message))
+            raise contradiction(
+                "give exactly one of cron and every_seconds", "cron", "every_seconds"
+            )
         return self
 
     def settings_of(self, name: str) -> ScheduleSettings:

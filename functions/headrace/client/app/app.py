@@ -9,10 +9,11 @@ from headrace.client.aio import AsyncClient
 from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
 from headrace.client.app.context import Context
+from headrace.client.app.dedupe_keys import DedupeKey
 from headrace.client.app.discovery import import_modules
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
-from headrace.client.app.function import DedupeKey, RawHandler, TaskFunction
+from headrace.client.app.function import RawHandler, TaskFunction
 from headrace.client.app.options import DeclaredOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing

@@ -3,14 +3,12 @@
 Long, because a task is called, enqueued and bound in many ways, each with its signature.
 """
 
-import hashlib
 import inspect
-import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import update_wrapper
-from string import Formatter
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,7 +16,6 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    TypeAlias,
     TypedDict,
     TypeVar,
     Unpack,
@@ -27,6 +24,7 @@ from typing import (
 
 from headrace.client.app import checks
 from headrace.client.app.context import Context
+from headrace.client.app.dedupe_keys import DedupeKey, key_maker
 from headrace.client.app.execution import TaskRoute, Timeouts
 from headrace.client.app.failing import ErrorRules
 from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
@@ -40,80 +38,15 @@ from headrace.client.operations import Errors, checked, raises
 from headrace.client.options import named
 from headrace.client.sending import RESULTS, FunctionCall, NewTask, StepResult, called
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.task_fields import FIELD
 from headrace.wire.base import Unreadable
 from headrace.wire.tasks import Task
 
-DedupeKey: TypeAlias = str | Callable[..., str | None] | Literal[True]
-Key: TypeAlias = Callable[[Mapping[str, Any]], str | None]
 C = ParamSpec("C")  # what the function is called with
 P = ParamSpec("P")  # what is enqueued: the same without the context
 R = TypeVar("R")
 T = TypeVar("T")
 TASK: Final = "task"
 ARGS: Final = "args"
-
-
-def key_maker(dedupe_key: DedupeKey | None, task: str, signature: Signature) -> Key:
-    """Return a function from named arguments to the dedupe key; defaults count as given.
-
-    Raises TypeError for a format or function that asks for what is no argument.
-    """
-    if dedupe_key is None:
-        return lambda _args: None
-    if dedupe_key is True:
-        return lambda args: _digest(task, signature.plain({**signature.defaults, **args}))
-    if isinstance(dedupe_key, str):
-        _known(signature, _asked(dedupe_key))
-        template = dedupe_key
-        return lambda args: template.format(**{**signature.defaults, **args})
-    if not callable(dedupe_key):
-        raise TypeError(f"dedupe_key must be a format, a function or True, not {dedupe_key!r}")
-    return _called(dedupe_key, signature)
-
-
-def _called(function: Callable[..., str | None], signature: Signature) -> Key:
-    parameters = inspect.signature(function).parameters.values()
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
-        wanted = set(signature.hints)
-    else:
-        wanted = {each.name for each in parameters}
-        _known(signature, wanted)
-
-    def key(args: Mapping[str, Any]) -> str | None:
-        given = {**signature.defaults, **args}
-        found = function(**{name: value for name, value in given.items() if name in wanted})
-        return None if found is None else checks.text("dedupe_key", found, FIELD["dedupe_key"])
-
-    return key
-
-
-def _digest(task: str, args: Mapping[str, Any]) -> str:
-    text = json.dumps([task, args], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _asked(template: str) -> set[str]:
-    """Return the arguments that a format asks for.  Raises TypeError for what is no format."""
-    try:
-        parts = list(Formatter().parse(template))
-    except ValueError as error:
-        raise TypeError(
-            f'dedupe_key must be a format, as "mail:{{to}}", and {template!r:.140} is none:'
-            f" {error}; a brace itself is written {{{{ or }}}}"
-        ) from None
-    return {_root(name) for _, name, _, _ in parts if name is not None}
-
-
-def _root(field: str) -> str:
-    """Return the argument that a field of a format begins with, as ``to`` of ``to.address[0]``."""
-    return field.partition(".")[0].partition("[")[0]
-
-
-def _known(signature: Signature, names: set[str]) -> None:
-    unknown = sorted(names - signature.hints.keys())
-    if unknown:
-        raise TypeError(f"dedupe_key asks for {', '.join(unknown)!r}, no argument of {signature}")
 
 
 class Known(TypedDict):
@@ -200,7 +133,7 @@ class Chosen(Generic[P, R]):
         self._function = function
         self._options = options
         self._posting = posting
-        self._to = options.queue or function.queue
+        self._to = options.given.get("queue", function.queue)
         options.task(None, posting.now())  # says now what is wrong with the options
 
     @overload
@@ -337,7 +270,7 @@ class Chosen(Generic[P, R]):
 
     def _tasks(self, calls: Iterable[Mapping[str, Any]]) -> Iterator[NewTask]:
         for option in ("id", "dedupe_key"):
-            if getattr(self._options, option) is not None:
+            if option in self._options.given:
                 raise checks.wrong(option, "would make one task of many calls")
         return (self._task((), checks.arguments(place, args)) for place, args in enumerate(calls))
 
@@ -367,7 +300,8 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
         self._key = key_maker(dedupe_key, self.name, self.signature)
         unique: DedupeKey = True if dedupe_key is None else dedupe_key
         self._unique_key = key_maker(unique, self.name, self.signature)
-        declared.expires_seconds()
+        if isinstance(declared.given.get("expires"), datetime):
+            raise checks.wrong("expires", "must be seconds or a timedelta, not datetime")
         Chosen.__init__(self, self, declared, posting)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
@@ -444,12 +378,12 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
             payload = {**self._envelope(known), RESULTS: results}
             return options.task(payload, self._posting.now())
         payload = self._envelope(given)
-        queue = options.queue or self.queue
-        key_of, seconds = self._key, options.unique_seconds()
+        queue = options.given.get("queue", self.queue)
+        key_of, seconds = self._key, options.given.get("unique_for")
         if seconds is not None:
             key_of = self._unique_key
             self._posting.check_kept(queue, seconds)
-        if options.dedupe_key is None and (key := key_of(given)) is not None:
+        if "dedupe_key" not in options.given and (key := key_of(given)) is not None:
             options = Options(dedupe_key=key).over(options)
         options.check_key()
         return options.task(payload, self._posting.now())

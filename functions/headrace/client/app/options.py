@@ -1,9 +1,9 @@
 """The options of a task: declared with a function, or chosen for one call."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict, get_args
+from functools import partial
+from typing import Any, Final, TypedDict, Unpack, get_args
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
@@ -80,152 +80,134 @@ class CallOptions(DeclaredOptions, total=False):
     batches: Sequence[str] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options of a task besides its arguments, as `CallOptions` has them; None: not given."""
+def _within(bounds: limits.Bounds) -> Callable[[str, Any], float]:
+    return lambda name, value: checks.seconds(name, value, bounds)
 
-    queue: str | None = None
-    delay: Duration | None = None
-    scheduled_at: datetime | None = None
-    dedupe_key: str | None = None
-    dedupe_until: KeyHeld | None = None
-    tags: Mapping[str, str] | None = None
-    expires: Duration | datetime | None = None
-    max_retries: int | None = None
-    retry_strategy: RetryStrategy | None = None
-    id: str | None = None
-    lease_seconds: Duration | None = None
-    unique_for: Duration | None = None
-    overwrite: Sequence[Overwritable] | None = None
-    priority: Level | None = None
-    group_key: str | None = None
-    note: str | None = None
-    batches: Sequence[str] | None = None
+
+def _expiry(name: str, value: object) -> datetime | float:
+    if isinstance(value, datetime):
+        return checks.aware(name, value)
+    return checks.seconds(name, value, limits.EXPIRES_SECONDS)
+
+
+def _fields(name: str, value: object) -> tuple[str, ...]:
+    known = get_args(Overwritable)
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise checks.wrong(name, f"must be a list of names, not {value!r:.140}")
+    for one in value:
+        if one not in known:
+            raise checks.wrong(name, f"must be of {', '.join(known)}, not {one!r:.140}")
+    return tuple(value)
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "queue": checks.name,
+    "id": checks.task_id,
+    "delay": _within(limits.DELAY_SECONDS),
+    "scheduled_at": checks.aware,
+    "expires": _expiry,
+    **{field.name: partial(checks.text, field=field) for field in texts(SetBy.ENQUEUE)},
+    "dedupe_until": partial(checks.one_of, words=DedupeUntil),
+    "unique_for": _within(limits.UNIQUE_SECONDS),
+    "overwrite": _fields,
+    "tags": checks.tags,
+    "max_retries": checks.retries,
+    "retry_strategy": checks.retry_strategy,
+    "lease_seconds": _within(limits.KEEPALIVE_SECONDS),
+    "priority": checks.priority,
+    "batches": lambda _, value: tuple(value),
+}
+"""How each option is checked; the check returns the value in seconds, or as an object."""
+
+_IN_THE_API: Final = {
+    "delay": "delay_in_seconds",
+    "lease_seconds": "keepalive_timeout_in_seconds",
+    "overwrite": "overwrite_on_duplicate",
+    "unique_for": "unique_for_seconds",
+}
+"""The options that the API has under another name."""
+
+_NOT_SENT: Final = {"queue", "expires", "max_retries"}
+_KEYED: Final = {"dedupe_until", "unique_for", "overwrite"}
+
+
+_RETRIES: Final = {"max_retries", "retry_strategy"}
+_EXCLUSIVE: Final = (
+    ("scheduled_at", "delay"),
+    ("max_retries", "retry_strategy"),
+    ("id", "unique_for"),
+)
+
+
+class Options:
+    """The options of a task besides its arguments: those that were *given*, checked.
+
+    Raises InvalidRequest naming the option.
+    """
+
+    def __init__(self, **options: Unpack[CallOptions]) -> None:
+        self.given: Mapping[str, Any] = {
+            name: _CHECKS[name](name, value) for name, value in options.items() if value is not None
+        }
+        self._check()
+
+    def _check(self) -> None:
+        for one, other in _EXCLUSIVE:
+            if one in self.given and other in self.given:
+                raise checks.wrong(one, f"and {other} exclude each other")
 
     def over(self, declared: "Options") -> "Options":
-        """These options over *declared*."""
-        given = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if getattr(self, field.name) is not None
-        }
-        if declared.tags and self.tags:
-            given["tags"] = {**declared.tags, **self.tags}
-        if "max_retries" in given or "retry_strategy" in given:
-            declared = replace(declared, max_retries=None, retry_strategy=None)
-        return replace(declared, **given) if given else declared
+        """Return these options over *declared*."""
+        if not self.given:
+            return declared
+        before = dict(declared.given)
+        if self.given.keys() & _RETRIES:
+            before = {name: one for name, one in before.items() if name not in _RETRIES}
+        made = Options()
+        made.given = {**before, **self.given}
+        if "tags" in before and "tags" in self.given:
+            made.given["tags"] = {**before["tags"], **self.given["tags"]}
+        made._check()
+        return made
 
     def task(self, payload: JsonValue, now: datetime) -> NewTask:
         """Return the task to be made of *payload*.
 
         Raises InvalidRequest naming the option.
         """
-        if self.scheduled_at is not None and self.delay is not None:
-            raise checks.wrong("scheduled_at", "and delay exclude each other")
-        if self.queue is not None:
-            checks.name("queue", self.queue)
-        at = None if self.scheduled_at is None else checks.aware("scheduled_at", self.scheduled_at)
-        delay = checks.optional("delay", self.delay, limits.DELAY_SECONDS)
-        due = at or now + timedelta(seconds=delay or 0)
-        until, unique, overwrite = self.held_until(), self.unique_seconds(), self.overwritten()
-        return NewTask(
-            payload=payload,
-            id=self._id(),
-            scheduled_at=at,
-            delay_in_seconds=delay,
-            expires_at=self._expires_at(due),
-            dedupe_until=None if self.dedupe_key is None else until,
-            unique_for_seconds=None if self.dedupe_key is None else unique,
-            overwrite_on_duplicate=None if self.dedupe_key is None else overwrite,
-            keepalive_timeout_in_seconds=self.length_of_leases(),
-            retry_strategy=self.retries(),
-            tags=checks.tags("tags", self.tags) if self.tags is not None else None,
-            priority=self.level(),
-            batches=None if self.batches is None else tuple(self.batches),
-            **self.texts(SetBy.ENQUEUE),
-        )
-
-    def level(self) -> Level | None:
-        """Return its priority, if that is given."""
-        return None if self.priority is None else checks.priority("priority", self.priority)
-
-    def texts(self, request: SetBy) -> dict[str, Any]:
-        """Return the texts that *request* may set, by their names in the API, if they are given.
-
-        Raises InvalidRequest naming the option.
-        """
-        return {
-            field.name: checks.text(field.name, text, field)
-            for field in texts(request)
-            if (text := getattr(self, field.name)) is not None
+        without = _NOT_SENT if "dedupe_key" in self.given else _NOT_SENT | _KEYED
+        fields = {
+            _IN_THE_API.get(name, name): value
+            for name, value in self.given.items()
+            if name not in without
         }
-
-    def length_of_leases(self) -> float | None:
-        """Return how many seconds a lease lasts, if that is given."""
-        return checks.optional("lease_seconds", self.lease_seconds, limits.KEEPALIVE_SECONDS)
+        fields["retry_strategy"] = self.retries()
+        return NewTask(payload=payload, expires_at=self._expires_at(now), **fields)
 
     def retries(self) -> RetryStrategy | None:
-        """Return how often and when it is retried, if that is given.
-
-        Raises InvalidRequest naming the option.
-        """
-        if self.max_retries is not None:
-            if self.retry_strategy is not None:
-                raise checks.wrong("max_retries", "and retry_strategy exclude each other")
-            return RetryStrategy(max_retries=checks.retries("max_retries", self.max_retries))
-        if self.retry_strategy is not None:
-            return checks.retry_strategy("retry_strategy", self.retry_strategy)
-        return None
-
-    def expires_seconds(self) -> float | None:
-        """Return how long after its due time a task expires, if that is given.
-
-        Raises InvalidRequest for a moment instead of a length.
-        """
-        return checks.optional("expires", self.expires, limits.EXPIRES_SECONDS)
-
-    def unique_seconds(self) -> float | None:
-        """Return the length of the windows, if that is given."""
-        return checks.optional("unique_for", self.unique_for, limits.UNIQUE_SECONDS)
-
-    def held_until(self) -> DedupeUntil | None:
-        """Return how long the key is held, if that is given."""
-        given = self.dedupe_until
-        return None if given is None else checks.one_of("dedupe_until", given, DedupeUntil)
-
-    def overwritten(self) -> tuple[Overwritable, ...] | None:
-        """Return what a duplicate replaces, if that is given.  Raises InvalidRequest."""
-        if self.overwrite is None:
-            return None
-        known = get_args(Overwritable)
-        if isinstance(self.overwrite, str):
-            raise checks.wrong("overwrite", "must be a list of names, not one text")
-        for name in self.overwrite:
-            if name not in known:
-                raise checks.wrong("overwrite", f"must be of {', '.join(known)}, not {name!r:.140}")
-        return tuple(self.overwrite)
+        """Return how often and when the task is retried, if that is given."""
+        strategy: RetryStrategy | None = self.given.get("retry_strategy")
+        number = self.given.get("max_retries")
+        return strategy if number is None else RetryStrategy(max_retries=number)
 
     def check_key(self) -> None:
         """Raise InvalidRequest if the options need a key and have none."""
-        if self.dedupe_key is not None:
+        if "dedupe_key" in self.given:
             return
-        if self.held_until() is DedupeUntil.START:
+        if self.given.get("dedupe_until") is DedupeUntil.START:
             raise checks.wrong("dedupe_until", "needs a dedupe key")
-        if self.overwrite:
+        if "overwrite" in self.given:
             raise checks.wrong("overwrite", "needs a dedupe key")
 
-    def _id(self) -> str | None:
-        if self.id is None:
+    def _expires_at(self, now: datetime) -> datetime | None:
+        expires = self.given.get("expires")
+        if expires is None:
             return None
-        if self.unique_for is not None:
-            raise checks.wrong("id", "and unique_for exclude each other")
-        return checks.task_id("id", self.id)
-
-    def _expires_at(self, due: datetime) -> datetime | None:
-        if not isinstance(self.expires, datetime):
-            after = self.expires_seconds()
-            return None if after is None else due + timedelta(seconds=after)
-        moment = checks.aware("expires", self.expires)
+        due: datetime = self.given.get("scheduled_at") or now
+        due += timedelta(seconds=self.given.get("delay", 0))
+        moment: datetime = expires
+        if not isinstance(expires, datetime):
+            moment = due + timedelta(seconds=expires)
         if moment <= due:
             raise checks.wrong("expires", f"must be after the task is due, {due.isoformat()}")
         return moment

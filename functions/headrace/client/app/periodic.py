@@ -12,7 +12,7 @@ from headrace.client.app.signature import name_of
 from headrace.client.app.sync import Fields, ScheduleName, schedule_fields
 from headrace.domain import limits
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
-from headrace.domain.task_fields import SetBy
+from headrace.domain.task_fields import SetBy, texts
 
 _CRON_FIELDS: Final = range(5, 8)
 _CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
@@ -84,16 +84,16 @@ class Periodic:
         name = beat.name or function.name
         if not limits.NAME_RE.fullmatch(name):
             raise TypeError(f"no schedule can be named {name!r}: give periodic(name=…)")
-        declared = function.declared
-        if declared.tags and len(declared.tags) >= limits.TAGS:
+        declared, given = function.declared, function.declared.given
+        if len(given.get("tags", ())) >= limits.TAGS:
             most = limits.TAGS - 1
             message = f"must have at most {most} tags for a schedule: one names the app"
             raise checks.wrong("tags", message)
-        if declared.group_key is not None:
+        if "group_key" in given:
             message = "has no meaning for a schedule, whose tasks take no turn; leave it out"
             raise checks.wrong("group_key", message)
-        key = declared.dedupe_key or function.dedupe_key(beat.args)
-        until = declared.held_until() or DedupeUntil.END
+        key = given.get("dedupe_key") or function.dedupe_key(beat.args)
+        until = given.get("dedupe_until", DedupeUntil.END)
         if until is DedupeUntil.START and key is None:
             raise checks.wrong("dedupe_until", "needs a dedupe key")
         fields = {
@@ -101,14 +101,14 @@ class Periodic:
             "every_seconds": beat.every_seconds(),
             "timezone": beat.timezone,
             "payload": function.envelope(beat.args),
-            "tags": dict(declared.tags) if declared.tags else None,
+            "tags": given.get("tags") or None,
             "dedupe_key": key,
             "dedupe_until": str(until),
-            "expires_in_seconds": declared.expires_seconds(),
-            "keepalive_timeout_in_seconds": declared.length_of_leases(),
+            "expires_in_seconds": given.get("expires"),
+            "keepalive_timeout_in_seconds": given.get("lease_seconds"),
             "retry_strategy": declared.retries(),
-            "priority": declared.level(),
-            **declared.texts(SetBy.SCHEDULE),
+            "priority": given.get("priority"),
+            **{one.name: given[one.name] for one in texts(SetBy.SCHEDULE) if one.name in given},
             "missed": str(beat.missed),
             "on_expiry": str(beat.on_expiry),
         }

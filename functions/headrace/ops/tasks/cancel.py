@@ -62,59 +62,49 @@ class Cancelling(ServicePart):
         the audit.  Raises Finished for a task that ended otherwise, Unavailable for one that keeps
         changing, and as shown_task() and checked_reason().
         """
-        why = checked_reason(reason)
-        for _ in range(_LOOKS):
-            task = self._read(task_id)
-            if task.cancelled:
-                return CancelResult(task)
-            self._check_live(task)
-            with self.service.audit.action(
-                "cancel", queue=task.queue, ids=[task_id], reason=why
-            ) as outcome:
-                done = self._end(task)
-                outcome.changed = int(done is not None)
-            if done is not None:
-                return done
-        message = "the task keeps changing; try again"
-        raise Unavailable(message)
+        why, task = checked_reason(reason), self._read(task_id)
+        if task.cancelled:
+            return CancelResult(task)
+        with self.service.audit.action(
+            "cancel", queue=task.queue, ids=[task_id], reason=why
+        ) as outcome:
+            done = self._end(task)
+            outcome.changed = int(done is not None)
+        return done or CancelResult(self._read(task_id))
 
     def end(self, task_id: str) -> bool:
         """Cancel a task without an audit entry; return whether this call did it."""
-        for _ in range(_LOOKS):
-            try:
-                task = self._read(task_id)
-                if task.cancelled:
-                    return False
-                self._check_live(task)
-            except (NotFound, Forbidden, Finished):
-                return False
-            if self._end(task) is not None:
-                return True
-        message = "the task keeps changing; try again"
-        raise Unavailable(message)
+        try:
+            task = self._read(task_id)
+            return not task.cancelled and self._end(task) is not None
+        except (NotFound, Forbidden, Finished):
+            return False
 
     def _read(self, task_id: str) -> Task:
-        return shown_task(self.store.read([task_id]).get(task_id), task_id, self.now())
-
-    def _check_live(self, task: Task) -> None:
-        if not rules(Action.CANCEL, task.state) or not task.live(self.now()):
+        """Return a task that can be cancelled, or was.  Raises as cancel()."""
+        now = self.now()
+        task = shown_task(self.store.read([task_id]).get(task_id), task_id, now)
+        if not task.cancelled and not (rules(Action.CANCEL, task.state) and task.live(now)):
             raise Finished(_ended(task))
+        return task
 
     def _end(self, task: Task) -> CancelResult | None:
-        """End *task*, if it is still as it was read."""
-        queue = self.service.queues.cached(task.queue)
-        note_dying(self.store, queue, [task])
-        change = plan.cancel(task, queue, now=self.now())
-        done = commit(self.service, [change])[0]
-        if not isinstance(done, Done):
-            return None
-        if change.gone:
-            note_left(self.store, queue.name, [task])
-        note_cancelled(self.store, task)
-        return CancelResult(
-            task if change.gone else replace(done.task, payload=task.payload),
-            kept=not change.gone,
-        )
+        """End *task*; return None if another call has cancelled it.  Raises as cancel()."""
+        for _ in range(_LOOKS):
+            queue = self.service.queues.cached(task.queue)
+            note_dying(self.store, queue, [task])
+            change = plan.cancel(task, queue, now=self.now())
+            done = commit(self.service, [change])[0]
+            if isinstance(done, Done):
+                if change.gone:
+                    note_left(self.store, queue.name, [task])
+                note_cancelled(self.store, task)
+                left = task if change.gone else replace(done.task, payload=task.payload)
+                return CancelResult(left, kept=not change.gone)
+            task = self._read(task.id)
+            if task.cancelled:
+                return None
+        raise Unavailable("the task keeps changing; try again")
 
 
 def _ended(task: Task) -> str:

@@ -78,6 +78,13 @@ class Run:
         self.seconds += batch.seconds
         self.counts.update(batch.counts)
 
+    def merge(self, other: "Run") -> None:
+        """Add the batches of *other*, a later run; it ended for the reason of *other*."""
+        self.batches += other.batches
+        self.seconds += other.seconds
+        self.counts.update(other.counts)
+        self.why = other.why
+
     def ended(self, why: str) -> "Run":
         """Note why it ended; return it."""
         self.why = why

@@ -1,10 +1,10 @@
 """Several stations in one process and one Spark: a pipeline whose parts wait for each other."""
 
 import threading
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -37,83 +37,64 @@ def run_together(
     they have ended; KeyboardInterrupt too, after they have released their batches.
     """
     stopping = stop or threading.Event()
-    totals: dict[str, Run] = {}
+    totals = {name: Run() for name in stations}
+
+    def run(name: str) -> Run:
+        return stations[name].run(
+            spark,
+            drain=drain,
+            until=until,
+            connection=connection,
+            on_batch=partial(on_batch, name),
+            stop=stopping,
+        )
+
     while True:
-        some = _Round(spark, stopping, drain=drain, until=until, connection=connection)
-        runs = some.of(stations, on_batch)
-        for name, run in runs.items():
-            totals[name] = _added(totals.get(name), run)
-        if not drain or stopping.is_set() or not any(run.batches for run in runs.values()):
+        runs = _round(list(stations), run, spark, stopping)
+        for name, one in runs.items():
+            totals[name].merge(one)
+        if not drain or stopping.is_set() or not any(one.batches for one in runs.values()):
             return totals
 
 
-def _added(before: Run | None, run: Run) -> Run:
-    if before is None:
-        return run
-    counts = Counter(before.counts)
-    counts.update(run.counts)
-    return Run(before.batches + run.batches, before.seconds + run.seconds, counts, run.why)
+def _round(
+    names: Sequence[str],
+    run: Callable[[str], Run],
+    spark: SparkSession,
+    stopping: threading.Event,
+) -> dict[str, Run]:
+    """Run each of the named stations in a thread to its end; return their runs.
 
+    Raises the first error, for which it stops the others.
+    """
+    errors: list[Exception] = []
+    runs: dict[str, Run] = {}
 
-class _Round:
-    """One run of each station."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        stopping: threading.Event,
-        *,
-        drain: bool,
-        until: datetime | None,
-        connection: StoreConnection | None,
-    ) -> None:
-        self._spark = spark
-        self._stopping = stopping
-        self._drain = drain
-        self._until = until
-        self._connection = connection
-        self._errors: list[Exception] = []
-        self._runs: dict[str, Run] = {}
-
-    def of(
-        self, stations: Mapping[str, Station], on_batch: Callable[[str, Batch], None]
-    ) -> dict[str, Run]:
-        """Run them; return the run of each.  Raises what the first of them raised."""
-        threads = [
-            threading.Thread(target=self._run, args=(name, station, on_batch), name=name)
-            for name, station in stations.items()
-        ]
-        for thread in threads:
-            thread.start()
+    def work(name: str) -> None:
+        spark.sparkContext.setLocalProperty(_POOL, name)
         try:
-            self._join(threads)
-        except KeyboardInterrupt:
-            self._stopping.set()
-            with suppress(Exception):  # Spark may be gone already
-                self._spark.sparkContext.cancelAllJobs()
-            self._join(threads)
-            raise
-        if self._errors:
-            raise self._errors[0]
-        return {name: self._runs[name] for name in stations}
+            runs[name] = run(name)
+        except Exception as error:  # noqa: BLE001  raised again by the thread that waits
+            errors.append(error)
+            stopping.set()
 
-    def _run(self, name: str, station: Station, on_batch: Callable[[str, Batch], None]) -> None:
-        self._spark.sparkContext.setLocalProperty(_POOL, name)
-        try:
-            self._runs[name] = station.run(
-                self._spark,
-                drain=self._drain,
-                until=self._until,
-                connection=self._connection,
-                on_batch=lambda batch: on_batch(name, batch),
-                stop=self._stopping,
-            )
-        except Exception as error:  # noqa: BLE001  raised again by the thread that waits for this
-            self._errors.append(error)
-            self._stopping.set()
+    threads = [threading.Thread(target=work, args=(name,), name=name) for name in names]
+    for thread in threads:
+        thread.start()
+    try:
+        _join(threads)
+    except KeyboardInterrupt:
+        stopping.set()
+        with suppress(Exception):  # Spark may have ended already
+            spark.sparkContext.cancelAllJobs()
+        _join(threads)
+        raise
+    if errors:
+        raise errors[0]
+    return runs
 
-    @staticmethod
-    def _join(threads: list[threading.Thread]) -> None:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(_LOOK_EVERY)
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(_LOOK_EVERY)

@@ -48,7 +48,6 @@ Fields: TypeAlias = Mapping[str, JsonValue]
 _TAG: Final = "tags."
 _MARK_FIELD: Final = f"{_TAG}{MARK}"
 _MAPS: Final = ("groups.weights", "target.headers")  # compared as a whole
-_TRIES: Final = 5  # of a change while others change the same queue
 _ENDING: Final = (Unavailable, RateLimited, Unauthenticated)
 """After these errors every other call would fail too."""
 _UNREADABLE: Final = "(unreadable)"
@@ -161,10 +160,12 @@ class AppSync:
 
     def __init__(self, client: Client, declares: Declaration, *, everywhere: bool = False) -> None:
         self._client, self._declares, self._everywhere = client, declares, everywhere
+        self._found: dict[str, Queue | None] = {}
 
     def plan(self, *, prune: bool = False) -> SyncPlan:
         """Read what there is, and compare.  Raises headrace.domain.errors."""
         found = {name: self._queue(name) for name in notified_first(self._declares.queues)}
+        self._found = found
         steps = [
             (SyncStep(SyncAction.CHANGE, name), self._queue_step(name, queue))
             for name, queue in found.items()
@@ -237,25 +238,18 @@ class AppSync:
         return SyncStep(SyncAction.CHANGE, name, fields=changes) if changes else None
 
     def _put_queue(self, step: SyncStep) -> None:
-        declared = self._declares.queues[step.queue]
-        for _ in range(_TRIES):
-            found = self._queue(step.queue)
-            now = self._queue_step(step.queue, found)
-            if now is None:
-                return  # another program has made the same change
-            if now != step:
-                break
-            try:
-                if found is None:
-                    self._client.create_queue(step.queue, **declared)
-                else:
-                    whole = merged(msgspec.to_builtins(found), declared)
-                    changes = {name: whole[name] for name in declared}
-                    self._client.replace_queue(calls.merged(found, changes))
-            except (QueueExists, VersionMismatch):
-                continue
-            return
-        raise VersionMismatch(_CHANGED)
+        """Create the queue, or replace the version that was compared."""
+        declared, found = self._declares.queues[step.queue], self._found.get(step.queue)
+        try:
+            if found is None:
+                self._client.create_queue(step.queue, **declared)
+            else:
+                whole = merged(msgspec.to_builtins(found), declared)
+                changes = {name: whole[name] for name in declared}
+                self._client.replace_queue(calls.merged(found, changes))
+        except (QueueExists, VersionMismatch) as error:
+            if self._queue_step(step.queue, self._queue(step.queue)) is not None:
+                raise VersionMismatch(_CHANGED) from error
 
     # --------------------------------------------------------------------------------- schedules
 

@@ -16,6 +16,9 @@ from headrace.wire.tasks import LeasedTask
 NOTHING: Final = object()
 """No progress to send."""
 
+_PROGRESS_SECONDS: Final = 1.0
+"""The least time between two heartbeats with progress of one task."""
+
 CANCEL_SECONDS: Final = 5.0
 """How long a handler whose task was cancelled may take to end, where it can be killed."""
 
@@ -88,6 +91,7 @@ class InflightTask:
         self.lease_ends = lease_ends
         self.lease_expires_at: datetime = task.lease.expires_at
         self._progress: object = NOTHING
+        self._progress_sent_at = -math.inf
         self._codec, self._monotonic = codec, monotonic
         self._stage = _Stage.WAITING
         self._attempt: RunningHandler | None = None
@@ -129,13 +133,15 @@ class InflightTask:
         self._progress = self._codec.decode(bytes(text))
 
     @property
-    def has_progress(self) -> bool:
-        """Whether there is progress that is not sent yet."""
-        return self._progress is not NOTHING
+    def progress_due_at(self) -> float:
+        """When to send progress: a second after it was last sent; infinite if there is none."""
+        return math.inf if self._progress is NOTHING else self._progress_sent_at + _PROGRESS_SECONDS
 
     def take_progress(self) -> object:
-        """Return progress that is not sent yet, or NOTHING."""
-        progress, self._progress = self._progress, NOTHING
+        """Return progress that is due, or NOTHING."""
+        if self.progress_due_at > (now := self._monotonic()):
+            return NOTHING
+        progress, self._progress, self._progress_sent_at = self._progress, NOTHING, now
         return progress
 
     def return_progress(self, progress: object) -> None:

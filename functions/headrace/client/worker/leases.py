@@ -21,11 +21,8 @@ from headrace.domain.limits import BATCH, WORKER_TASKS
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Reported
 
-CHECK_SECONDS: Final = 0.25
+_CHECK_SECONDS: Final = 0.25
 """How often the worker looks for due heartbeats; the shortest lease is a second."""
-
-_PROGRESS_SECONDS: Final = 1.0
-"""The least time between two heartbeats with progress of one task."""
 
 _LOCAL_SECONDS: Final = 1.5
 """The longest time between two heartbeats of a service on one machine: a cancel arrives with them.
@@ -63,8 +60,8 @@ def answer_within(inflight: Sequence[InflightTask], now: float) -> float:
 class Heartbeats:
     """Renews leases, up to 25 of one queue in a call; one thread uses it.
 
-    A heartbeat is due when a third of the lease is over, or one second after the one before if
-    there is progress to send; over a service on one machine at the latest after 1.5 seconds.
+    A heartbeat is due when a third of the lease is over, over a service on one machine after 1.5
+    seconds at the latest, and for progress one second after the last progress.
     """
 
     def __init__(self, parts: WorkerParts) -> None:
@@ -92,11 +89,14 @@ class Heartbeats:
                 for start in range(0, len(due), BATCH):
                     yield from self._beat(queue, due[start : start + BATCH])
 
+    def rest(self, inflight: Sequence[InflightTask]) -> float:
+        """Return the seconds until the next check for due heartbeats."""
+        due = [held.progress_due_at for held in inflight if not (held.lease_lost or held.over)]
+        return max(0.02, min(_CHECK_SECONDS, min(due, default=math.inf) - self._clock.monotonic()))
+
     def _due_at(self, held: InflightTask, *, part: float = 1.0) -> float:
         every = min((held.lease_ends - held.beaten_at) / 3, self._most_seconds)
-        if held.has_progress and every > _PROGRESS_SECONDS:
-            return held.beaten_at + _PROGRESS_SECONDS
-        return held.beaten_at + every * part
+        return min(held.beaten_at + every * part, held.progress_due_at)
 
     def _beat(self, queue: str, batch: list[InflightTask]) -> Generator[LostLease]:
         backoff = self._backoffs[queue]

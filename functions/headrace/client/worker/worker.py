@@ -23,7 +23,7 @@ from headrace.client.threads import UNTIL_WOKEN, PeriodicThread, Step, signals_t
 from headrace.client.worker import logs
 from headrace.client.worker.fetch import Fetched, Fetcher
 from headrace.client.worker.held import HeldTasks
-from headrace.client.worker.leases import CHECK_SECONDS, Heartbeats, Registry
+from headrace.client.worker.leases import Heartbeats, Registry
 from headrace.client.worker.logs import LogFormat
 from headrace.client.worker.observing import Observer
 from headrace.client.worker.service import (
@@ -239,7 +239,7 @@ class Worker:
         command = self._registry.beat(inflight)
         if command is not None:
             self._commands.put(command)
-        return CHECK_SECONDS
+        return self._heartbeats.rest(inflight)
 
     def _report(self) -> float:
         """Send a batch of reports if it is time for one; return the seconds until the next."""

@@ -234,7 +234,7 @@ def _frame(
     by = context.principal
     who = None
     if by is not None:
-        queues = "all queues" if by.everywhere else ", ".join(by.patterns)
+        queues = "all queues" if by.covers_all_queues else ", ".join(by.patterns)
         who = Who(by.name, by.role.value, queues, context.url(urls.SIGN_OUT))
     return replace(
         _bare_frame(context.request.urls, call),

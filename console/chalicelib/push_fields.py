@@ -111,7 +111,7 @@ def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:
             typed.errors.add("target_headers", f"{name:.80} must be there once")
         found[name] = value
     try:
-        found = dict(Target(headers=found).unmasked(old).headers)
+        found = dict(Target(headers=found).unmask_headers(old).headers)
     except InvalidRequest as error:
         [wrong] = error.errors
         name = wrong.field.removeprefix("target.headers.")

@@ -264,7 +264,7 @@ def test_while_the_table_is_away_pages_and_forms_are_a_503(
             assert shown.status == 503
             assert int(shown.headers["retry-after"]) >= 1
             assert "Traceback" not in shown.body
-    assert not filled.use.queues.get("mail").paused(filled.clock())
+    assert not filled.use.queues.get("mail").is_paused(filled.clock())
 
 
 def rows(shown: Shown) -> list[Element]:

@@ -39,7 +39,7 @@ from tests.unit.domain.test_lifecycle_acts import (
 
 _T0 = ManualClock()()
 _UNDO = Undo("und_1", "mail", _T0, _T0 + timedelta(days=1))
-_GROUP = LeaseGroup.opened(None, keepalive=60, now=_T0)
+_GROUP = LeaseGroup.new(None, keepalive=60, now=_T0)
 
 
 def planned() -> list[Change]:

@@ -343,7 +343,7 @@ def a_grandchild_is_seen_before_its_parent() -> None:
         BatchDelta(live=-1, succeeded=1, last_at=4),
     ]
     for number, delta in enumerate(deltas, 1):
-        batch = batch.counted(delta, buffer="0", version=number, at=now)
+        batch = batch.with_delta(delta, buffer="0", version=number, at=now)
         assert not batch.complete, "the child was not seen yet"
 
 

@@ -209,7 +209,7 @@ def _goes_on(context: RequestContext, key: ShownKey) -> str:
 def _row(context: RequestContext, key: ShownKey) -> KeyRow:
     return KeyRow(
         key=key,
-        over=key.expired(context.now),
+        over=key.is_expired(context.now),
         own=_own(context, key),
         rotate=context.url(urls.ROTATE_KEY, context.onward, id=key.id),
         revoke=context.url(urls.REVOKE_KEY, context.onward, id=key.id),

@@ -39,7 +39,7 @@ def links(context: RequestContext) -> tuple[Link, ...]:
     return tuple(
         Link(text, context.url(route), current=context.url(route) == here)
         for text, route, needs in ENTRIES
-        if context.allows(needs) and (context.by.everywhere or route not in _OF_ALL_QUEUES)
+        if context.allows(needs) and (context.by.covers_all_queues or route not in _OF_ALL_QUEUES)
     )
 
 

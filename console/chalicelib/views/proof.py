@@ -48,7 +48,7 @@ class ProofPage(Page):
 @routes.get(urls.PROOF, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show the last report; it is of all queues, so it takes a key for all."""
-    if not context.by.everywhere:
+    if not context.by.covers_all_queues:
         raise not_this_queue("*")
     report = context.use.proofs.latest()
     if report is None:

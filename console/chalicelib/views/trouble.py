@@ -92,7 +92,7 @@ def reasons_of(
     ready, oldest = glance.counts[Status.READY], glance.age_of_oldest_ready or 0.0
     waiting = f"{formatting.number(ready)} ready"
     found = []
-    if queue.paused(now):
+    if queue.is_paused(now):
         found.append(
             TroubleReason(Rank.PAUSED, "paused", f"{waiting} meanwhile", until=queue.resume_at)
         )

@@ -133,7 +133,7 @@ class Principal:
     expires_at: datetime | None = field(default=None, compare=False)
 
     @property
-    def everywhere(self) -> bool:
+    def covers_all_queues(self) -> bool:
         """Return whether the key is for all queues, those to come included."""
         return self.covers(_ANY)
 
@@ -278,11 +278,11 @@ class ShownKey:
         """When it is forgotten, None for never."""
         return None if self.expires_at is None else self.expires_at + LISTED_FOR
 
-    def expired(self, now: datetime) -> bool:
+    def is_expired(self, now: datetime) -> bool:
         """Return whether the key has been revoked or has expired."""
         return self.expires_at is not None and self.expires_at <= now
 
-    def forgotten(self, now: datetime) -> bool:
+    def is_forgotten(self, now: datetime) -> bool:
         """Return whether it is as good as gone, whenever the table's broom comes."""
         return self.listed_until is not None and self.listed_until <= now
 
@@ -318,19 +318,19 @@ class StoredKey:
     former: Former | None = None
     version: int = 1
 
-    def takes(self, digest: str, now: datetime) -> bool:
+    def accepts(self, digest: str, now: datetime) -> bool:
         """Return whether *digest* is the hash of a valid secret; expiry is not looked at."""
         takes = hmac.compare_digest(digest, self.hash)
         if self.former is not None and now < self.former.until:
             takes |= hmac.compare_digest(digest, self.former.hash)
         return takes
 
-    def rotated(self, hash_: str, *, now: datetime, overlap: timedelta) -> "StoredKey":
+    def with_secret(self, hash_: str, *, now: datetime, overlap: timedelta) -> "StoredKey":
         """Return it with another secret; the one before lives on for *overlap*, none older."""
         former = Former(self.hash, now + overlap) if overlap else None
         return replace(self, hash=hash_, former=former, version=self.version + 1)
 
-    def used(self, now: datetime) -> "StoredKey":
+    def with_use(self, now: datetime) -> "StoredKey":
         """Return it with its use noted."""
         return replace(self, key=replace(self.key, last_used_at=now), version=self.version + 1)
 

@@ -303,7 +303,9 @@ class TaskBatch:
         """The data of a callback."""
         return BatchEnd(self.id, self.created, self.succeeded, self.dead, self.deleted)
 
-    def counted(self, delta: BatchDelta, *, buffer: str, version: int, at: datetime) -> "TaskBatch":
+    def with_delta(
+        self, delta: BatchDelta, *, buffer: str, version: int, at: datetime
+    ) -> "TaskBatch":
         """Return the batch with *delta* counted, which is that of a *version* of a *buffer*.
 
         The same one again changes nothing.
@@ -344,7 +346,7 @@ class TaskBatch:
         right = (found.direct, found.owed, 0, found.succeeded, found.dead, 0)
         return not self.doubtful and numbers == right
 
-    def recounted(self, found: "FoundMembers", until: datetime) -> "TaskBatch":
+    def with_found(self, found: "FoundMembers", until: datetime) -> "TaskBatch":
         """Return the batch with the numbers of *found*, which are all its members, all ended.
 
         They hold every change up to *until*, and none after.  The same again changes nothing.
@@ -377,7 +379,7 @@ class TaskBatch:
         total = None if self.total is None else max(0, self.total - never_made)
         return replace(self, total=total, cancelled_at=now)
 
-    def looked_at(self, now: datetime) -> "TaskBatch":
+    def finish_if_complete(self, now: datetime) -> "TaskBatch":
         """Return the batch as finished, if it is now and was not before."""
         if self.finished_at is not None or not self.complete:
             return self

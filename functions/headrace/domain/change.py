@@ -199,7 +199,7 @@ class Entry(NamedTuple):
         """The state's own time: of a task that waits when it is due, whatever its turn."""
         return (self.due_at if self.place.lane == TURN_LANE else None) or self.scheduled_at
 
-    def hidden(self, now: datetime) -> bool:
+    def is_hidden(self, now: datetime) -> bool:
         """Return whether the task is past its retention."""
         return self.retained_until is not None and self.retained_until <= now
 

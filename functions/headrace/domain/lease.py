@@ -70,7 +70,7 @@ class LeaseGroup:
     cancelled: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
-    def opened(
+    def new(
         cls, name: str | None, *, keepalive: Seconds, now: datetime, group_id: str | None = None
     ) -> "LeaseGroup":
         """Return a new group, open from *now* for *keepalive* seconds."""

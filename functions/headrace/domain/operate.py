@@ -139,7 +139,7 @@ def operate(
         return Unfit(_out_of_place(action, task))
     if fault := _order_fault(task, target, now):
         return Unfit(fault)
-    expired = task.state is State.ENQUEUED and not task.live(now)
+    expired = task.state is State.ENQUEUED and not task.is_live(now)
     if expired and action is not BulkAction.DELETE:
         return Unfit("the task has expired")
     change: Change | Unfit

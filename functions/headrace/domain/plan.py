@@ -151,7 +151,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
     is needed only if the client chose the id.
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
-    priority = queue.granted(new.priority)
+    priority = queue.priority_for(new.priority)
     wait, _ = waiting_fields(queue, task_id, due_at, priority, turn=turn)
     task = Task(
         id=task_id,
@@ -195,7 +195,7 @@ def overwrite(held: Task, new: TaskSpec, queue: Queue, *, now: datetime) -> Chan
     if "scheduled_at" in new.overwrite:
         due_at = new.due_at(now)
     if "priority" in new.overwrite:
-        priority = queue.granted(new.priority)
+        priority = queue.priority_for(new.priority)
         put |= {"priority": priority} if priority else {}
         clear += ("priority",) if priority is None else ()
     if {"scheduled_at", "priority"} & new.overwrite:

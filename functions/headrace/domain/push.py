@@ -189,11 +189,11 @@ class Target:
         share, rest = divmod(self.max_concurrency, self.seats)
         return share + (seat < rest)
 
-    def masked(self) -> "Target":
+    def mask_headers(self) -> "Target":
         """Return the target with masked header values, for roles that may not read them."""
         return replace(self, headers=dict.fromkeys(self.headers, MASK))
 
-    def unmasked(self, before: "Target | None") -> "Target":
+    def unmask_headers(self, before: "Target | None") -> "Target":
         """Return the target with what it masks as it was *before*.
 
         Raises InvalidRequest for a masked header that there was none of.

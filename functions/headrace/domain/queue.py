@@ -89,12 +89,12 @@ class Queue:
         """Return where the index keeps tasks in *state*, by label."""
         return places_of(self.name, state, self.shards_of(state), self.lanes)
 
-    def retiring(self, state: State) -> list[Place]:
+    def retiring_places(self, state: State) -> list[Place]:
         """Return those of the places of *state* that the settings do without."""
         kept = places_of(self.name, state, self.settings.shards, self.settings.lanes)
         return [place for place in self.places(state) if place not in kept]
 
-    def retired(self, state: State) -> list[Place]:
+    def former_places(self, state: State) -> list[Place]:
         """Return the former places of tasks in *state*."""
         shards, lanes = max(self.shards_ever, self.shards_in_use), self.lanes_ever
         kept = self.places(state)
@@ -102,12 +102,12 @@ class Queue:
         return [place for place in ever if place not in kept]
 
     @property
-    def retires(self) -> bool:
+    def has_retiring_places(self) -> bool:
         """Whether tasks may be on shards or in lanes that the settings do without."""
         return self.settings.shards < self.shards_in_use or self.settings.lanes < self.lanes_in_use
 
     @property
-    def had_more(self) -> bool:
+    def had_other_places(self) -> bool:
         """Whether there ever were shards or lanes that the settings do without."""
         return self.settings.shards < self.shards_ever or self.settings.lanes < self.lanes_ever
 
@@ -124,7 +124,7 @@ class Queue:
 
     def with_undrained(self, states: frozenset[State]) -> "Queue":
         """Return the queue with all places there ever were, because tasks in *states* are there."""
-        settled = frozenset(state for state in State if not self.retiring(state))
+        settled = frozenset(state for state in State if not self.retiring_places(state))
         return replace(
             self,
             shards_in_use=max(self.shards_ever, self.shards_in_use),
@@ -132,7 +132,7 @@ class Queue:
             drained=settled - states,
         )
 
-    def resharded(self, settings: QueueSettings, now: datetime) -> "Queue":
+    def with_settings(self, settings: QueueSettings, now: datetime) -> "Queue":
         """Return the queue with other *settings*, and where its tasks may then be."""
         before = self.settings
         if (settings.shards, settings.lanes) == (before.shards, before.lanes):
@@ -156,7 +156,7 @@ class Queue:
             return 0
         return LANES[priority]
 
-    def granted(self, priority: Priority | None) -> Priority | None:
+    def priority_for(self, priority: Priority | None) -> Priority | None:
         """Return the priority of a task that comes here with *priority*, if the queue has any."""
         return None if self.settings.priority is None else priority or Priority.NORMAL
 
@@ -218,7 +218,7 @@ class Queue:
         dequeuing = self.settings.dequeuing_settings
         return dequeuing.max_inflight_tasks > 0 or dequeuing.rate_limiting is not None
 
-    def paused(self, now: datetime) -> bool:
+    def is_paused(self, now: datetime) -> bool:
         """Return whether deliveries are paused at *now*."""
         if not self.settings.dequeuing_settings.dequeuing_paused:
             return False
@@ -227,7 +227,7 @@ class Queue:
     def as_seen(self, now: datetime) -> "Queue":
         """Return the queue as people should see it: a pause that has run out is over."""
         stored = self.settings.dequeuing_settings
-        if not stored.dequeuing_paused or self.paused(now):
+        if not stored.dequeuing_paused or self.is_paused(now):
             return self
         settings = replace(
             self.settings, dequeuing_settings=replace(stored, dequeuing_paused=False)
@@ -304,7 +304,7 @@ def new_life_fields(
     The *priority* that it had counts where the queue has priorities, its *turn* where it has
     groups.
     """
-    granted = queue.granted(priority)
+    granted = queue.priority_for(priority)
     put, unset = waiting_fields(queue, task_id, due_at, granted, turn=turn)
     put |= {"enqueued_at": now, "returned_at": now, "attempts": 0}
     may_have = {"expires_at": queue.expiry(due_at), "priority": granted}

@@ -116,7 +116,7 @@ class First:
         text = _packed(self.answer.body) if self.answer is not None else ""
         return _cut(text) if len(text) > PART_BYTES else []
 
-    def tried_again(self, request: KeyedRequest, *, now: datetime, until: datetime) -> "First":
+    def next_try(self, request: KeyedRequest, *, now: datetime, until: datetime) -> "First":
         """Return *request* as the next to run; of the same one this may have done a part."""
         again = self.fingerprint == request.fingerprint and now < self.at + KEPT
         return First(request.fingerprint, now, until, begun_at=self.began if again else None)

@@ -89,7 +89,9 @@ class Schedule:
     version: int = 1
     put_by: str | None = None
 
-    def changed(self, settings: ScheduleSettings, *, now: datetime, edition: str) -> "Schedule":
+    def with_settings(
+        self, settings: ScheduleSettings, *, now: datetime, edition: str
+    ) -> "Schedule":
         """Return the schedule with other settings; an interval that stays keeps its beat."""
         same_beat = settings.every_seconds == self.settings.every_seconds
         return replace(

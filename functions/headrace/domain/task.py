@@ -358,14 +358,14 @@ class Task:
             return _STATUSES[state]
         return Status.READY if self.due_at <= now else Status.SCHEDULED
 
-    def hidden(self, now: datetime) -> bool:
+    def is_hidden(self, now: datetime) -> bool:
         """Return whether the task is past its retention or deleted, and so hidden."""
         over = self.retained_until is not None and self.retained_until <= now
         return over or self.is_tombstone
 
     def has_id(self, now: datetime) -> bool:
         """Return whether the id is taken, if only by a tombstone."""
-        return not self.hidden(now) or (
+        return not self.is_hidden(now) or (
             self.ended_in is not None
             and self.retained_until is not None
             and self.retained_until > now
@@ -377,14 +377,14 @@ class Task:
 
     def holds(self, queue: str, dedupe_key: str, now: datetime) -> bool:
         """Return whether the task keeps others of its dedupe key out of *queue*."""
-        return (self.queue, self.dedupe_key) == (queue, dedupe_key) and self.live(now)
+        return (self.queue, self.dedupe_key) == (queue, dedupe_key) and self.is_live(now)
 
     @property
     def cancelled(self) -> bool:
         """Whether it was cancelled."""
         return self.dead_reason is DeadReason.CANCELLED
 
-    def live(self, now: datetime) -> bool:
+    def is_live(self, now: datetime) -> bool:
         """Return whether the task waits or is in flight; past its expiry it does not wait."""
         if self.state is State.ENQUEUED:
             return self.expires_at is None or self.expires_at > now

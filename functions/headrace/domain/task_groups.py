@@ -253,7 +253,7 @@ class Spot:
         self, task: Task | None, queue: str, now: datetime, *, halt: bool
     ) -> PlaceProgress:
         """Return how far its *task* has come in *queue*; with *halt* the dead stop others."""
-        if task is None or task.queue != queue or task.hidden(now) or Spot.of(task) != self:
+        if task is None or task.queue != queue or task.is_hidden(now) or Spot.of(task) != self:
             return PlaceProgress.UNKNOWN
         match task.state:
             case State.ENQUEUED:

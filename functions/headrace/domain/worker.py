@@ -73,7 +73,7 @@ class LiveWorker:
     seen_at: datetime
     command: Command | None = None
 
-    def alive(self, now: datetime) -> bool:
+    def is_alive(self, now: datetime) -> bool:
         """Return whether it was heard of lately, and has not stopped since."""
         return not self.heartbeat.stopped and now - self.seen_at < FORGOTTEN_AFTER
 
@@ -83,7 +83,7 @@ class LiveWorker:
 
     def standing(self, now: datetime) -> WorkerStanding:
         """Return the condition of the worker."""
-        if not self.alive(now):
+        if not self.is_alive(now):
             return WorkerStanding.GONE
         return WorkerStanding.LATE if now - self.seen_at >= _ON_DUTY_FOR else WorkerStanding.ALIVE
 

@@ -122,7 +122,7 @@ class QueueIndex:
         """
         oldest = self.first(state, limit=GLANCE)
         finished = oldest.at_least(self.recorded[state])
-        hidden = sum(entry.hidden(self.now) for entry in oldest.entries)
+        hidden = sum(entry.is_hidden(self.now) for entry in oldest.entries)
         if oldest.complete or hidden < oldest.count:
             return finished - hidden
         end = self.now - self._retention(state)

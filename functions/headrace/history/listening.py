@@ -53,7 +53,7 @@ class OnDuty:
         """
         if not self.complete or started > 0 or queue.settings.target is not None:
             return False
-        return not queue.paused(now) and self.by_queue.get(queue.name, 0) == 0
+        return not queue.is_paused(now) and self.by_queue.get(queue.name, 0) == 0
 
 
 class Listening(ServicePart):

@@ -90,7 +90,7 @@ def _target_shown(target: Target | None) -> queue_wire.TargetShown | None:
     """Return the target, with its headers masked unless the key may set them."""
     if target is None:
         return None
-    shown = target if principal().may(Permission.ADMINISTER) else target.masked()
+    shown = target if principal().may(Permission.ADMINISTER) else target.mask_headers()
     return queue_wire.TargetShown.of(shown)
 
 

@@ -208,7 +208,7 @@ class Route:
 def require_queues(arguments: Mapping[str, Any], in_path: Mapping[str, str]) -> None:
     """Raise Forbidden if the query or the body names a queue that the key is not for."""
     actor = current_actor()
-    if actor is None or actor.everywhere:
+    if actor is None or actor.covers_all_queues:
         return
     named: list[tuple[str, str]] = []
     if _QUEUE not in in_path and (queue := arguments.get(_QUEUE)):

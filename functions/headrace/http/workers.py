@@ -243,7 +243,7 @@ def open_lease(body: LeaseBody | None = None) -> task_wire.Leased:
     """
     wanted = body or LeaseBody()
     by, length = principal(), wanted.keepalive_timeout_in_seconds
-    patterns = () if by.everywhere else by.patterns
+    patterns = () if by.covers_all_queues else by.patterns
     opened = current_service().leases.open(wanted.name, keepalive=length, patterns=patterns)
     return _leased(opened)
 

@@ -150,7 +150,7 @@ def current_actor() -> Principal | None:
 def restricted() -> bool:
     """Return whether the caller may not know all queues."""
     principal = _CALLER.get().principal
-    return principal is not None and not principal.everywhere
+    return principal is not None and not principal.covers_all_queues
 
 
 def visible(queue: str) -> bool:

@@ -345,7 +345,7 @@ class Work:
                 if task.state is State.INFLIGHT and task.lease_expires_at is not None:
                     moments.append(task.lease_expires_at)
                 elif task.state is State.ENQUEUED and (ticks or task.schedule is None):
-                    if not queue.paused(max(now, task.due_at)):
+                    if not queue.is_paused(max(now, task.due_at)):
                         moments.append(task.due_at)
                     elif queue.resume_at is not None:
                         moments.append(queue.resume_at)

@@ -32,9 +32,9 @@ def test_a_change_that_a_recount_or_a_buffer_has_counted_is_not_counted_again() 
     old = BatchDelta(created=1, live=1, first_at=5, last_at=micros_of(NOW))
     new = BatchDelta(live=-1, succeeded=1, first_at=5, last_at=micros_of(NOW) + 1)
 
-    skipped = recounted.counted(old, buffer="b", version=1, at=NOW)
-    counted = skipped.counted(new, buffer="b", version=2, at=NOW)
+    skipped = recounted.with_delta(old, buffer="b", version=1, at=NOW)
+    counted = skipped.with_delta(new, buffer="b", version=2, at=NOW)
 
     assert skipped == replace(recounted, posted={"b": 1})
     assert (counted.live, counted.succeeded) == (0, 1)
-    assert counted.counted(new, buffer="b", version=2, at=NOW) == counted
+    assert counted.with_delta(new, buffer="b", version=2, at=NOW) == counted

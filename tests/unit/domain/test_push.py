@@ -201,12 +201,12 @@ def test_a_list_of_hosts_that_cannot_be_read_is_refused(text: str) -> None:
 
 def test_a_masked_target_gets_its_headers_back_from_what_it_was_before() -> None:
     before = Target(url="https://example.com/", headers={"Authorization": "secret"})
-    masked = before.masked()
+    masked = before.mask_headers()
 
     assert "secret" not in str(masked)
-    assert masked.unmasked(before) == before
+    assert masked.unmask_headers(before) == before
     with pytest.raises(InvalidRequest, match="is masked: give its value"):
-        masked.unmasked(None)
+        masked.unmask_headers(None)
 
 
 @pytest.mark.parametrize(

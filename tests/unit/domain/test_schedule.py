@@ -41,8 +41,10 @@ def test_an_interval_that_stays_keeps_its_beat() -> None:
     every = schedule(cron=None, every_seconds=60)
     later = NOW + timedelta(seconds=90)
 
-    same = every.changed(ScheduleSettings(every_seconds=60, payload="2"), now=later, edition="e2")
-    other = every.changed(ScheduleSettings(every_seconds=50), now=later, edition="e2")
+    same = every.with_settings(
+        ScheduleSettings(every_seconds=60, payload="2"), now=later, edition="e2"
+    )
+    other = every.with_settings(ScheduleSettings(every_seconds=50), now=later, edition="e2")
 
     assert (same.anchor, same.since, same.edition) == (NOW, later, "e2")
     assert (other.anchor, other.version) == (later, 2)

@@ -315,7 +315,7 @@ class DequeueCall:
     def _poll_queue_after(self, each: QueueDequeue, now: datetime) -> float:
         queue, usual = each.queue, self.deliveries.poll_after_seconds
         pushed = queue.settings.target is not None and not self.deliveries.pushing
-        if pushed or queue.paused(now):
+        if pushed or queue.is_paused(now):
             longer = max(_PAUSED_POLL_SECONDS, usual)
             resumes = None if pushed else queue.resume_at
             return longer if resumes is None else min(longer, (resumes - now).total_seconds())

@@ -93,7 +93,7 @@ class PushDispatch(ServicePart):
         except NotFound:
             return None
         now, first = self.now(), None
-        if settings.settings.target is None or settings.paused(now):
+        if settings.settings.target is None or settings.is_paused(now):
             return None
         for shard in range(settings.shards_of(State.ENQUEUED)):
             reader = ShardReader(self.store, settings, shard, self.now)

@@ -370,7 +370,7 @@ class QueueDequeue:
     def _paused(self) -> bool:
         if (self.queue.settings.target is not None) != self.deliveries.pushing:
             return True
-        return self.queue.paused(self.deliveries.now())
+        return self.queue.is_paused(self.deliveries.now())
 
 
 def _has_keepalive(task: Task | None, entry: Entry) -> bool:

@@ -204,7 +204,7 @@ class Pass:
             for place in queue.places(state)
             if place.shard in mine
         ]
-        again = queue.had_more and self._sweeps(queue)
+        again = queue.had_other_places and self._sweeps(queue)
         if self._holds(first) and (again or self.reaper.upkeep.needed(queue)):
             jobs.append(Job("upkeep", self._upkeep(queue, again=again)))
         if self._holds(first) and self._may_be_too_many_dead(queue):

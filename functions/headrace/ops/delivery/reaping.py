@@ -148,7 +148,7 @@ class Reaping(ServicePart):
                 entry
                 for place in places
                 for entry in self.store.entries(place, limit=most).entries
-                if not entry.hidden(now)
+                if not entry.is_hidden(now)
             ),
             key=lambda entry: (entry.scheduled_at, entry.task_id),
         )[:most]
@@ -220,7 +220,7 @@ class Upkeep(ServicePart):
             gone = {
                 state
                 for state in State
-                if state not in found.drained and self._empty(found.retiring(state))
+                if state not in found.drained and self._empty(found.retiring_places(state))
             }
             found = found.with_drained(found.drained | gone)
         if self._may_count(found) and self.service.slots.uncounted(found).number == 0:
@@ -230,7 +230,7 @@ class Upkeep(ServicePart):
 
     def _may_drain(self, queue: Queue) -> bool:
         changed_at = queue.resharded_at or queue.created_at
-        return queue.retires and self.now() >= changed_at + AGREED_AFTER
+        return queue.has_retiring_places and self.now() >= changed_at + AGREED_AFTER
 
     def _may_count(self, queue: Queue) -> bool:
         since = queue.uncounted_since
@@ -242,7 +242,7 @@ class Upkeep(ServicePart):
 
     def _reopened(self, queue: Queue) -> Queue:
         """Return the queue with the retired places in use again that show a task."""
-        back = frozenset(state for state in State if not self._empty(queue.retired(state)))
+        back = frozenset(state for state in State if not self._empty(queue.former_places(state)))
         return queue.with_undrained(back) if back else queue
 
 

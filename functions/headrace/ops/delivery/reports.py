@@ -210,11 +210,11 @@ def refusal_of(
     report: TaskReport, queue: Queue, task: Task | None, now: datetime
 ) -> ReportResult | None:
     """Return the refusal if *report* must not change *task*, or None."""
-    if task is not None and not task.hidden(now) and _contradicts(report, queue, task):
+    if task is not None and not task.is_hidden(now) and _contradicts(report, queue, task):
         shown = task if task.queue == queue.name else None
         why = "another report has settled this lease"
         return ReportResult(report.task_id, ReportOutcome.STALE_LEASE, shown, why)
-    if task is None or task.queue != queue.name or task.hidden(now):
+    if task is None or task.queue != queue.name or task.is_hidden(now):
         return not_found(report)
     if not rules(ACTIONS[report.status], task.state, actor=Actor.WORKER):
         why = f"the task is {task.status(now)}"

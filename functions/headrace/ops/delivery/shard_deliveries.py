@@ -33,7 +33,7 @@ class ShardDeliveries(ServicePart):
         source = self.source(queue)
         now = self.now()
         until = now if by is None else min(by, now)
-        if source.paused(now):
+        if source.is_paused(now):
             return False
         places = source.places(State.ENQUEUED)
         if any(some_due(self.store, place, until) for place in places):
@@ -88,7 +88,7 @@ class ShardDeliveries(ServicePart):
         while count > 0:
             now = self.now()
             source = self.source(queue)
-            if source.paused(now):
+            if source.is_paused(now):
                 return
             if group is None or looked_at is None or now - looked_at >= _LOOK_EVERY:
                 group, looked_at = self.service.leases.open_for(lease_id, queue), now
@@ -149,7 +149,7 @@ class ShardDeliveries(ServicePart):
         Raises NotFound when there is no such queue, and InvalidRequest for one with a target.
         """
         source, now = self.source(queue), self.now()
-        if source.paused(now) or source.limited:
+        if source.is_paused(now) or source.limited:
             return False
         places = (place for place in source.places(State.ENQUEUED) if place.shard == shard)
         return any(some_due(self.store, place, now) for place in places)

@@ -219,7 +219,7 @@ class BulkOperations(ServicePart):
             task = found.get(each.id) or tombstones.get(each.id)
             if all_gone if task is None else shows_action(action, task, stamps, undo_id):
                 return BulkOutcome(each.id, _DONE[action])
-            if only_look or task is None or task.queue != queue or task.hidden(self.now()):
+            if only_look or task is None or task.queue != queue or task.is_hidden(self.now()):
                 return BulkOutcome(each.id, "NOT_FOUND")
             change = self._planned(job, task, partial(_as_seen, each, where))
             if isinstance(change, Unfit):
@@ -287,7 +287,7 @@ class BulkOperations(ServicePart):
     ) -> BulkOutcome:
         """Act on one task as it was read; read it again if it has changed."""
         for _ in range(_LOOKS):
-            if task is None or task.queue != job.queue.name or task.hidden(self.now()):
+            if task is None or task.queue != job.queue.name or task.is_hidden(self.now()):
                 return BulkOutcome(task_id, "NOT_FOUND")
             change = self._planned(job, task, meant)
             if isinstance(change, Unfit):

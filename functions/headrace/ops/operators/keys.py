@@ -141,7 +141,7 @@ class KeyOperations(ServicePart):
 
     def _principal(self, found: _Known, digest: str | None) -> Principal:
         key = found.stored.key
-        if key.expired(self.now()):
+        if key.is_expired(self.now()):
             raise Unauthenticated(f"the key expired at {key.expires_at:%Y-%m-%dT%H:%M:%SZ}")
         return replace(key.principal, digest=digest)
 
@@ -175,7 +175,7 @@ class KeyOperations(ServicePart):
             raise InvalidRequest.of("name", fault)
         now = self.now()
         key = ShownKey(new_id(now), name, role, queues, now, expires_at=expires_at)
-        if key.expired(now):
+        if key.is_expired(now):
             raise InvalidRequest.of("expires_at", "must be in the future")
         by.require_expiry(expires_at)
         secret = f"{key.prefix}_{new_secret()}"
@@ -206,9 +206,9 @@ class KeyOperations(ServicePart):
         with self.service.audit.action("rotate_key", where=noted, ids=[key_id]):
             for _ in range(_TRIES):
                 now = self.now()
-                if stored.key.expired(now):
+                if stored.key.is_expired(now):
                     raise NotFound(f"key {key_id} has expired: make another")
-                rotated = stored.rotated(hash_of_key(secret), now=now, overlap=overlap)
+                rotated = stored.with_secret(hash_of_key(secret), now=now, overlap=overlap)
                 if self.store.put_record(key_records.to_record(rotated), replaces=stored.version):
                     self._forget(key_id)
                     return IssuedKey(rotated.key, secret)
@@ -232,7 +232,7 @@ class KeyOperations(ServicePart):
 
         def own(record: Record) -> ShownKey | None:
             key = key_records.from_record(record).key
-            listed = by.covers_all(key.queues) and not key.forgotten(now)
+            listed = by.covers_all(key.queues) and not key.is_forgotten(now)
             return key if listed and where.matches(key, now) else None
 
         return seek(
@@ -324,7 +324,7 @@ class KeyOperations(ServicePart):
         if named is None:
             return None
         holder = None if record is None else key_records.from_record(record).key
-        if holder is None or holder.expired(self.now()):
+        if holder is None or holder.is_expired(self.now()):
             return named.version
         which = f", {holder.id}" if by.covers_all(holder.queues) else ""
         message = f"a living key has this name{which}"
@@ -333,12 +333,12 @@ class KeyOperations(ServicePart):
     def _holder(self, key_id: str, digest: str) -> _Known | None:
         """Return the key with this secret; read it again before denying it."""
         found = self._cached(key_id)
-        if found is None or found.stored.takes(digest, self.now()):
+        if found is None or found.stored.accepts(digest, self.now()):
             return found
         if self._missed(digest):
             return None
         found = self._read(key_id)  # it may have been rotated since it was read
-        if found is None or found.stored.takes(digest, self.now()):
+        if found is None or found.stored.accepts(digest, self.now()):
             return found
         with self._lock:
             remember(self._unknown, digest, found.read_at, most=_KNOWN)
@@ -364,7 +364,7 @@ class KeyOperations(ServicePart):
         read_at = self.now()  # before the read: what is known is at least as new
         record = self.store.record(key_records.KIND, key_id)
         stored = None if record is None else key_records.from_record(record)
-        if stored is None or stored.key.forgotten(read_at):
+        if stored is None or stored.key.is_forgotten(read_at):
             with self._lock:
                 self._known.pop(key_id, None)
                 remember(self._unknown, key_id, read_at, most=_KNOWN)
@@ -378,7 +378,7 @@ class KeyOperations(ServicePart):
         now, last = self.now(), found.stored.key.last_used_at
         if last is not None and now - last < _USE_NOTED_EVERY:
             return
-        used = found.stored.used(now)
+        used = found.stored.with_use(now)
         with self._lock:
             # Even if the write fails, it is tried again only after the key was read again.
             if self._known.get(used.key.id) is found:
@@ -395,6 +395,6 @@ class KeyOperations(ServicePart):
 
 
 def _missing(by: Principal, key_id: str) -> NotFound | Forbidden:
-    if by.everywhere:
+    if by.covers_all_queues:
         return NotFound(f"there is no key {key_id[:64]}")
     return access.not_this_key(key_id)

@@ -155,7 +155,7 @@ class WorkerOperations(ServicePart):
 
     def _living(self, record: Record) -> LiveWorker | None:
         worker = worker_of(record)
-        return worker if worker.alive(self.now()) else None
+        return worker if worker.is_alive(self.now()) else None
 
 
 def _shown(worker: LiveWorker) -> LiveWorker | None:

@@ -181,7 +181,7 @@ class Schedules(ServicePart):
         if not by_hand:
             made = self.service.tick_tasks.task_id(schedule.queue, schedule.name, at, progress)
         task = self.store.read([made], payload=False).get(made) if made else None
-        if task is not None and (task.queue != schedule.queue or task.hidden(now)):
+        if task is not None and (task.queue != schedule.queue or task.is_hidden(now)):
             task = None  # moved on to a queue that may be somebody else's, or past its retention
         return LastRun(at, by_hand=by_hand, task=task)
 
@@ -260,7 +260,7 @@ class Schedules(ServicePart):
             if settings == old.settings:
                 same = old.put_by == by
                 return old if same else replace(old, put_by=by, version=old.version + 1)
-            return replace(old.changed(settings, now=now, edition=edition), put_by=by)
+            return replace(old.with_settings(settings, now=now, edition=edition), put_by=by)
         return Schedule(
             owner.name,
             name,

@@ -56,13 +56,13 @@ class Indexing(ServicePart):
             return replace(job, visited=True)
         queue = self._queue(job.queue)
         if queue is None and index.wanted:
-            save_index(self.store, index.changed((), self.now()))
+            save_index(self.store, index.with_fields((), self.now()))
         elif index.gone:
             self._take_out(index)
         elif queue is None:
             self.store.drop_record(INDEXES, index.queue, version=index.version)
         elif index.again:
-            save_index(self.store, index.changed(index.again, self.now()))
+            save_index(self.store, index.with_fields(index.again, self.now()))
         elif not index.built:
             position, count = self._add(index, queue, job.position)
             return replace(job, position=position, count=job.count + count)

@@ -100,7 +100,7 @@ KEYS: Final[ListLanguage[ShownKey]] = ListLanguage(
         "name": ListKey(_TEXT, lambda one, _: [one.name], contains),
         "role": ListKey(one_of(*Role), lambda one, _: [one.role.value]),
         "queue": ListKey(queue_name, lambda one, _: one.queues, _of_key),
-        "expired": ListKey(yes_or_no, lambda one, now: [one.expired(now)]),
+        "expired": ListKey(yes_or_no, lambda one, now: [one.is_expired(now)]),
     },
     lambda one: (one.name, one.prefix, *one.queues),
 )

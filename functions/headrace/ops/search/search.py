@@ -89,7 +89,7 @@ class Search(ServicePart):
             found = self.service.inspect.read(some, where)
             for task_id in some:
                 task = found.get(task_id)
-                if task is None or task.hidden(now) or not by.covers(task.queue):
+                if task is None or task.is_hidden(now) or not by.covers(task.queue):
                     continue
                 if where.matches(task) and any(span.holds(task) for span in spans):
                     number += 1
@@ -154,7 +154,7 @@ class SavedViews(ServicePart):
 
 def place_of_list(name: str, by: Principal) -> str:
     """Return where views of the list *name* are kept that *by* sees: no queue can be called so."""
-    if by.everywhere:
+    if by.covers_all_queues:
         return f"{_MARK}{name}"
     patterns = "\n".join(sorted(by.patterns)).encode()
     return f"{_MARK}{name}{_MARK}{blake2b(patterns, digest_size=8).hexdigest()}"

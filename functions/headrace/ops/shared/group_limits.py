@@ -238,7 +238,7 @@ class GroupLimits(ServicePart):
             with self._lock:
                 since = self._waiting.setdefault((queue.name, text), now)
                 remember(self._waiting, (queue.name, text), since, most=_REMEMBERED)
-            if slot < queue.group_limit and now - since >= _DEAD_AFTER and task.live(now):
+            if slot < queue.group_limit and now - since >= _DEAD_AFTER and task.is_live(now):
                 left.append(Entry.of(task))
         return left
 

@@ -62,7 +62,7 @@ class Leases(ServicePart):
         """
         now = self.now()
         own_name = json.dumps([name, *sorted(patterns)]) if name and patterns else name
-        group = LeaseGroup.opened(
+        group = LeaseGroup.new(
             name, keepalive=keepalive, now=now, group_id=new_group_id(own_name, now)
         )
         if not self.store.patch(groups.open_group(group, now=now)).made:

@@ -32,7 +32,7 @@ def _with_target(
     """Return *settings* with the values that their target masks; *before* is the stored queue."""
     if settings.target is None:
         return settings
-    target = settings.target.unmasked(None if before is None else before.settings.target)
+    target = settings.target.unmask_headers(None if before is None else before.settings.target)
     if before is None or target != before.settings.target:  # else it was allowed before
         queues.service.settings.push.check(target)
     return replace(settings, target=target)

@@ -194,7 +194,7 @@ class QueueOperations(ServicePart):
             if not queue.settings.dequeuing_settings.dequeuing_paused:
                 before = _pause_by(self.now())
             return replace(
-                queue.resharded(wanted, self.now()),
+                queue.with_settings(wanted, self.now()),
                 resume_at=queue.resume_at if paused else None,
                 pause=before if paused else None,
                 uncounted_since=self._uncounted_since(queue, wanted),

@@ -66,7 +66,7 @@ class Repeats(ServicePart):
             answer = before.answer_to(request, now=now)
             if answer is not None:
                 return answer
-            first = before.tried_again(request, now=now, until=now + within)
+            first = before.next_try(request, now=now, until=now + within)
             turn = RepeatTurn(request, first, record.version + 1)
             if self._write(turn, first, replaces=record.version):
                 return turn

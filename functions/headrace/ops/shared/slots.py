@@ -331,7 +331,7 @@ class Slots(ServicePart):
             elif standing is ReservationStanding.IN_USE:
                 with self._lock:
                     remember(self._in_use, one.text, now + _IN_USE_FOR, most=_KNOWN_IN_USE)
-            elif task is not None and task.live(now) and now - one.made_at >= _DEAD_AFTER:
+            elif task is not None and task.is_live(now) and now - one.made_at >= _DEAD_AFTER:
                 waiting[Entry.of(task)] = one
         for pool, texts in over.items():
             self._free(queue.name, pool, texts)

@@ -251,7 +251,7 @@ class StrictOrder:
             holder = seen.tasks[slot.task_id]
             waits = holder is not None and seen.progress(slot) is PlaceProgress.WAITING
             due = waits and holder is not None and holder.due_at <= seen.now
-            return Entry.of(holder) if due and holder and holder.live(seen.now) else None
+            return Entry.of(holder) if due and holder and holder.is_live(seen.now) else None
         if task is None or not _as_met(task, entry) or not self._follows(task, line, seen):
             return None
         expects = line.slots.get(SLOT)
@@ -283,7 +283,7 @@ class StrictOrder:
         task = seen.tasks[spot.task_id]
         if task is None or task.queue != self.queue.name or Spot.of(task) != spot:
             return None
-        return None if task.hidden(seen.now) or task.after is None else Spot.parse(task.after)
+        return None if task.is_hidden(seen.now) or task.after is None else Spot.parse(task.after)
 
     def _believed(self, task: Task, seen: _KnownTasks) -> bool:
         """Return whether every task before *task* would be visible by now."""

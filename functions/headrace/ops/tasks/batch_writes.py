@@ -201,7 +201,7 @@ class BatchWrites(ServicePart):
         def counted(batch: TaskBatch) -> TaskBatch | None:
             if batch.key != key:
                 return batch
-            changed = batch.counted(delta, buffer=buffer, version=version, at=at)
+            changed = batch.with_delta(delta, buffer=buffer, version=version, at=at)
             return batch if changed is batch else self.names.fitting(changed, delta)
 
         batch = self.change(_id_of(key), counted)
@@ -238,7 +238,7 @@ class BatchWrites(ServicePart):
             moved = batch.counted_at is not None and batch.counted_at > until
             if (found.direct, found.owed) != (batch.total, 0) or moved:
                 return batch
-            return batch.recounted(found, until)
+            return batch.with_found(found, until)
 
         batch = self.change(batch_id, recounted)
         if batch is None:
@@ -285,7 +285,7 @@ class BatchWrites(ServicePart):
     def _write(self, batch: TaskBatch, replaces: int | None) -> TaskBatch | None:
         """Write *batch* and the callbacks that are due; None where somebody else was faster."""
         now = self.now()
-        batch = batch.looked_at(now)
+        batch = batch.finish_if_complete(now)
         births = {event: self._birth(batch, event, now) for event in batch.due}
         births = self._with_free_ids(batch, births, now)
         fired = {

@@ -207,7 +207,7 @@ class BatchOperations(ServicePart):
         found, now = self.store.read(ids, payload=False), self.now()
         for place, id_ in enumerate(ids, first):
             task = found.get(id_)
-            if task is not None and not task.hidden(now) and visible(task.queue):
+            if task is not None and not task.is_hidden(now) and visible(task.queue):
                 yield place, task
 
     # -- for new members ------------------------------------------------------------
@@ -240,7 +240,7 @@ class BatchOperations(ServicePart):
         for one in uncounted:
             if batch.key in one.deltas:
                 delta = BatchDelta.of(one.deltas[batch.key])
-                batch = batch.counted(delta, buffer=one.buffer, version=one.version, at=one.at)
+                batch = batch.with_delta(delta, buffer=one.buffer, version=one.version, at=one.at)
         return (
             replace(batch, dead_ids=self.service.batch_writes.names.dead(batch))
             if batch.dead_apart

@@ -84,7 +84,7 @@ class Cancelling(ServicePart):
         """Return a task that can be cancelled, or was.  Raises as cancel()."""
         now = self.now()
         task = shown_task(self.store.read([task_id]).get(task_id), task_id, now)
-        if not task.cancelled and not (rules(Action.CANCEL, task.state) and task.live(now)):
+        if not task.cancelled and not (rules(Action.CANCEL, task.state) and task.is_live(now)):
             raise Finished(_ended(task))
         return task
 
@@ -246,7 +246,7 @@ class BatchCancelling(ServicePart):
     def _members(self, ids: Iterable[str], batches: Iterable[TaskBatch]) -> Iterator[Task]:
         now, keys = self.now(), {one.key for one in batches}
         for task in self.store.read(dict.fromkeys(ids), payload=False).values():
-            shown = visible(task.queue) and not task.hidden(now)
+            shown = visible(task.queue) and not task.is_hidden(now)
             if shown and not keys.isdisjoint(task.batch_keys):
                 yield task
 

@@ -386,7 +386,7 @@ def shown_task(task: Task | None, task_id: str, now: datetime) -> Task:
     Raises NotFound if there is none.  A caller that may not know all queues gets Forbidden for
     that, and for a task of another queue.
     """
-    if task is None or task.hidden(now) or not visible(task.queue):
+    if task is None or task.is_hidden(now) or not visible(task.queue):
         raise missing_task(task_id)
     return task
 

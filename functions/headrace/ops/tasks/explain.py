@@ -57,7 +57,7 @@ class Explain(ServicePart):
             return (NotRunningReason(ReasonCode.FINISHED, _ended(task)),)
         if task.state is State.INFLIGHT:
             return (_leased(task, now),)
-        if not task.live(now):
+        if not task.is_live(now):
             detail = "the task has expired and is buried within a minute"
             return (NotRunningReason(ReasonCode.FINISHED, detail),)
         queue = self.service.queues.get(task.queue)
@@ -70,14 +70,14 @@ class Explain(ServicePart):
         if workers.silent:
             reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _nobody(queue)))
         reasons += self._behind(task, queue, now)
-        if workers.all_busy and not queue.paused(now):
+        if workers.all_busy and not queue.is_paused(now):
             reasons = _with_busy_workers(reasons, queue, workers.all_busy)
         return tuple(reasons)
 
     def _of_queue(self, queue: Queue, now: datetime) -> list[NotRunningReason]:
         reasons = []
         dequeuing = queue.settings.dequeuing_settings
-        if queue.paused(now):
+        if queue.is_paused(now):
             detail = f"deliveries of queue {queue.name} are paused"
             reasons.append(NotRunningReason(ReasonCode.PAUSED, detail, queue.resume_at))
         if dequeuing.max_inflight_tasks and self.service.slots.full(queue):

@@ -358,7 +358,7 @@ class Inspect(ServicePart):
             if task.queue == queue.name
             and any(span.holds(task) for span in spans)
             and where.matches(task)
-            and not task.hidden(now)
+            and not task.is_hidden(now)
         }
         if payload:
             return matching

@@ -123,7 +123,7 @@ def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:
     late += [one for one in first if one not in steps]  # a birth is counted within a minute
     read, now = batches.store.read(late, payload=False), batches.now()
     for task in read.values():
-        if whole.key in task.batch_keys and visible(task.queue) and not task.hidden(now):
+        if whole.key in task.batch_keys and visible(task.queue) and not task.is_hidden(now):
             known = steps.get(task.id)
             steps[task.id] = _step(task, None if known is None else known.part)
     left_out = whole.created - sum(step.made for step in steps.values())

@@ -56,7 +56,7 @@ class Waiting(ServicePart):
     def _look(self, task_id: str) -> Task:
         """Read a task for half a unit; one that is not there at first sight is looked at again."""
         task = self.store.read([task_id], consistent=False).get(task_id)
-        if task is None or task.hidden(self.now()):
+        if task is None or task.is_hidden(self.now()):
             task = self.store.read([task_id]).get(task_id)
         return shown_task(task, task_id, self.now())
 

@@ -142,7 +142,7 @@ class QueueIndex:
     version: int = 1
     again: tuple[str, ...] = ()
 
-    def changed(self, fields: tuple[str, ...], now: datetime) -> "QueueIndex":
+    def with_fields(self, fields: tuple[str, ...], now: datetime) -> "QueueIndex":
         """Return the index after a change of its fields to *fields*."""
         gone = {*self.gone, *self.fields} - {*fields}
         ready = tuple(field for field in self.ready if field in fields)
@@ -155,13 +155,13 @@ class QueueIndex:
             again=(),
         )
 
-    def anew(self, now: datetime) -> "QueueIndex":
+    def for_rebuild(self, now: datetime) -> "QueueIndex":
         """Return the index for a rebuild: as if its fields were removed, and added later.
 
         No recorder adds entries before that, so that the removal of entries comes to an end.
         """
         wanted = self.wanted
-        return replace(self.changed((), now), again=wanted)
+        return replace(self.with_fields((), now), again=wanted)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def change_index(store: Store, queue: str, fields: tuple[str, ...], now: datetim
             new = QueueIndex(queue, fields, now)
             if store.put_record(index_record(new), replaces=None):
                 return
-        elif index.wanted == fields or save_index(store, index.changed(fields, now)):
+        elif index.wanted == fields or save_index(store, index.with_fields(fields, now)):
             return
 
 
@@ -217,7 +217,7 @@ def build_anew(store: Store, queue: str, now: datetime) -> None:
     A rebuild that is running starts again.
     """
     while (index := index_of(store, queue)) is not None:
-        if save_index(store, index.anew(now)):
+        if save_index(store, index.for_rebuild(now)):
             return
 
 

@@ -1,7 +1,6 @@
 """Actions on a batch: cancel it with all its members, and recount it."""
 
-from datetime import timedelta
-from typing import Final
+from functools import partial
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import FoundMembers, TaskBatch
@@ -14,9 +13,7 @@ from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumb
-from .queue_actions import CONTINUE_RECOUNT, recount_button, recounted_so_far
-
-_TAKES: Final = timedelta(seconds=10)  # a page must not take longer; then it goes on
+from .queue_actions import CONTINUE_RECOUNT, recount_button, recounted_so_far, steps
 
 
 def cancel_link(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:
@@ -46,32 +43,24 @@ def ask_cancel(context: RequestContext) -> ConfirmPage:
 @routes.post(urls.CANCEL_BATCH, Permission.CANCEL)
 def cancel(context: RequestContext) -> Reply:
     """Cancel members for at most ten seconds."""
-    batch, use = _batch(context), context.use
-    cursor = context.request.given("cursor") or None
-    number = number_of_ours(context.request.given("cancelled"), 0) if cursor else 0
-    until = use.now() + _TAKES
-    while True:
-        step = use.batch_cancelling.step(batch.id, cursor)
-        number, cursor = number + step.cancelled, step.cursor
-        if cursor is None:
-            text = f"{formatting.count_of(number, 'task')} of {batch.id} cancelled."
-            here = context.url(urls.BATCH, {BACK: context.back}, id=batch.id)
-            return Redirect(here, Flash("done", text))
-        if use.now() >= until:
-            rest = {"cursor": cursor, "cancelled": number, BACK: context.back}
-            return Redirect(context.url(urls.CANCEL_BATCH, rest, id=batch.id))
+    batch, resumes = _batch(context), context.request.given("cursor")
+    number = number_of_ours(context.request.given("cancelled"), 0) if resumes else 0
+    done = [*steps(context, partial(context.use.batch_cancelling.step, batch.id))]
+    number += sum(step.cancelled for step in done)
+    if done[-1].cursor is not None:
+        rest = {"cursor": done[-1].cursor, "cancelled": number, BACK: context.back}
+        return Redirect(context.url(urls.CANCEL_BATCH, rest, id=batch.id))
+    text = f"{formatting.count_of(number, 'task')} of {batch.id} cancelled."
+    here = context.url(urls.BATCH, {BACK: context.back}, id=batch.id)
+    return Redirect(here, Flash("done", text))
 
 
 @routes.post(urls.RECOUNT_BATCH, Permission.OPERATE)
 def recount(context: RequestContext) -> Reply:
     """Recount the members and correct the batch, for at most ten seconds."""
-    batch, use = _batch(context), context.use
-    cursor = context.request.given("cursor") or None
+    batch = _batch(context)
     here = context.back or context.url(urls.BATCH, id=batch.id)
-    until = use.now() + _TAKES
-    step = use.batch_recounting.step(batch.id, cursor)
-    while step.cursor is not None and use.now() < until:
-        step = use.batch_recounting.step(batch.id, step.cursor)
+    *_, step = steps(context, partial(context.use.batch_recounting.step, batch.id))
     found = step.found
     number = formatting.count_of(found.succeeded + found.dead, "member")
     if step.cursor is not None:

@@ -3,8 +3,10 @@
 Those that cannot be undone ask for the queue's name.
 """
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Final, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
 from headrace.domain import limits
@@ -32,7 +34,7 @@ _STATES: Final = {
     "inflight": ("tasks in flight", (State.INFLIGHT,)),
     "all": ("all tasks", SHOWN_STATES),
 }
-_COUNTS_FOR: Final = timedelta(seconds=10)  # a page must not take longer; then it goes on
+_TAKES: Final = timedelta(seconds=10)  # the longest time of one page
 UNDO_SECONDS: Final = 86_400
 """How long what people delete here can be brought back."""
 
@@ -118,14 +120,31 @@ def resume_form(context: RequestContext) -> Confirm:
     return Confirm(url, (Choice("", "Resume deliveries"),), hidden=_here(context))
 
 
+class Step(Protocol):
+    """The result of a step; the next one continues at the cursor."""
+
+    @property
+    def cursor(self) -> str | None: ...
+
+
+_Step = TypeVar("_Step", bound=Step)
+
+
+def steps(context: RequestContext, step: Callable[[str | None], _Step]) -> Iterator[_Step]:
+    """Yield the results of *step* from the cursor of the form on, for ten seconds or to the end."""
+    cursor, until = context.request.given("cursor") or None, context.use.now() + _TAKES
+    while True:
+        result = step(cursor)
+        yield result
+        cursor = result.cursor
+        if cursor is None or context.use.now() >= until:
+            return
+
+
 @routes.post(urls.RECOUNT, Permission.OPERATE)
 def recount(context: RequestContext) -> Reply:
     """Recount the queue and correct its counters."""
-    use, cursor = context.use, context.request.given("cursor") or None
-    until = use.now() + _COUNTS_FOR
-    step = use.recounting.step(context.queue, cursor)
-    while step.cursor is not None and use.now() < until:
-        step = use.recounting.step(context.queue, step.cursor)
+    *_, step = steps(context, partial(context.use.recounting.step, context.queue))
     here = _queue_page(context)
     number = formatting.count_of(sum(by_state(step.counts).values()), "task")
     if step.cursor is not None:
@@ -133,7 +152,7 @@ def recount(context: RequestContext) -> Reply:
         return Redirect(recounted_so_far(here, step.cursor), Flash("done", so_far))
     off = sum(abs(right - was) for right, was in zip(step.counts, step.was, strict=True))
     result = f"were off by {formatting.number(off)} and are corrected" if off else "were right"
-    changed = "" if step.exact else " Tasks changed meanwhile, so they may be off by those tasks."
+    changed = "" if step.exact else " They may be off by tasks that changed during the recount."
     done = Flash("done", f"{number} counted. The counters {result}.{changed}")
     return Redirect(recounted_so_far(here, ""), done)
 
@@ -198,7 +217,7 @@ def undo(context: RequestContext) -> Reply:
     """Bring back what was deleted, as much as a page has time for."""
     use, undo_ids = context.use, context.request.given("undo").split()
     back = context.back or context.url(urls.QUEUES)
-    until, restored, left, cursor = use.now() + _COUNTS_FOR, 0, 0, None
+    until, restored, left, cursor = use.now() + _TAKES, 0, 0, None
     while undo_ids:
         answer = use.undos.undo(undo_ids[0], cursor=cursor)
         restored, left = restored + answer.changed, left + len(answer.results) - answer.changed

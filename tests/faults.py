@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import httpx2 as httpx
 
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import NotFound
 from headrace.domain.ids import group_of, names_lease
 from headrace.domain.task import State, Task
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
@@ -48,19 +48,15 @@ class Fault:
     times: int | None
     rate: float | None
     of: Call | None = None
-    retry_after_seconds: int = 1
     struck: int = 0
 
     def __enter__(self) -> Self:
-        """Return the fault, which goes on until the block ends."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it."""
         self.end()
 
     def end(self) -> None:
-        """Let it happen no more."""
         self.faults.requested = [fault for fault in self.faults.requested if fault is not self]
 
     def strikes(self) -> bool:
@@ -82,13 +78,9 @@ class Faults:
     """
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
         self.chance = random.Random(seed)
         self.requested: list[Fault] = []
         self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"Faults(seed={self.seed})"
 
     def duplicate_delivery(self, *, times: int | None = None, rate: float | None = None) -> Fault:
         """Let a task be delivered again though its handler has run to the end.
@@ -121,20 +113,12 @@ class Faults:
         return self._ask("lost request", times, rate, of)
 
     def unavailable(
-        self,
-        *,
-        times: int | None = None,
-        rate: float | None = None,
-        of: Call | None = None,
-        retry_after_seconds: int = 1,
+        self, *, times: int | None = None, rate: float | None = None, of: Call | None = None
     ) -> Fault:
         """Let calls be answered 503 with ``Retry-After``; they change nothing."""
-        fault = self._ask("unavailable", times, rate, of)
-        fault.retry_after_seconds = retry_after_seconds
-        return fault
+        return self._ask("unavailable", times, rate, of)
 
     def clear(self) -> None:
-        """End all faults."""
         self.requested = []
 
     def active(self, kind: Kind) -> bool:
@@ -152,14 +136,6 @@ class Faults:
     def _ask(
         self, kind: Kind, times: int | None, rate: float | None, of: Call | None = None
     ) -> Fault:
-        if times is not None and rate is not None:
-            raise InvalidRequest.of("times", "and rate exclude each other: give one of them")
-        if times is not None and times < 1:
-            raise InvalidRequest.of("times", f"must be 1 or more, not {times}")
-        if rate is not None and not 0 <= rate <= 1:
-            raise InvalidRequest.of("rate", f"must be from 0 to 1, not {rate}")
-        if of not in (None, "enqueue", "dequeue", "report"):
-            raise InvalidRequest.of("of", f"must be enqueue, dequeue or report, not {of!r}")
         fault = Fault(self, kind, 1 if times is None and rate is None else times, rate, of)
         self.requested.append(fault)
         return fault
@@ -175,8 +151,8 @@ class FaultyService(MemoryService):
 
     def respond(self, request: httpx.Request) -> httpx.Response:
         faults, call = self.faults, _call(request)
-        if fault := faults.struck("unavailable", call):
-            return _away(fault.retry_after_seconds)
+        if faults.struck("unavailable", call):
+            return _away()
         if faults.struck("lost request", call):
             raise httpx.ConnectError("the request was lost, as asked for", request=request)
         if call == "report" and faults.active("duplicate delivery"):
@@ -249,18 +225,9 @@ def _call(request: httpx.Request) -> Call | None:
     return _CALLS[path[1]] if path and request.method == "POST" else None
 
 
-def _away(retry_after_seconds: int) -> httpx.Response:
-    problem = {
-        "type": "about:blank",
-        "title": "Unavailable",
-        "status": 503,
-        "code": "unavailable",
-        "detail": "the service is away, as asked for",
-    }
-    headers = {
-        "Content-Type": "application/problem+json",
-        "Retry-After": str(retry_after_seconds),
-    }
+def _away() -> httpx.Response:
+    problem = {"type": "about:blank", "title": "Unavailable", "status": 503, "code": "unavailable"}
+    headers = {"Content-Type": "application/problem+json", "Retry-After": "1"}
     return httpx.Response(503, headers=headers, content=json.dumps(problem))
 
 

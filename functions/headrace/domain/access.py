@@ -1,11 +1,11 @@
-"""Who may do what, and where: roles, permissions, the patterns that name a key's queues, and keys.
+"""Roles, permissions, the patterns that name a key's queues, and API keys.
 
-Everything here is pure.  The API and the console ask the same functions, so that a key can do
-neither more nor less through one than through the other.
+Everything here is pure.  The API and the console call the same functions, so that a key has the
+same rights in both.
 
-A key reads ``hr_<id>_<secret>``.  Its id leads to its record in one read; of the whole only a hash
-is kept.  A plain SHA-256 is the right hash here: the secret is 160 random bits, so there is no
-dictionary to try and nothing for a slow hash or a salt to protect, and every request pays for it.
+A key reads ``hr_<id>_<secret>``.  Its id leads to its record in one read; the record has only a
+hash of the key.  The hash is a plain SHA-256: the secret is 160 random bits, so a slow hash or a
+salt would protect nothing, and every request would pay for it.
 """
 
 import hmac
@@ -28,16 +28,16 @@ _SHOWN: Final = 128  # characters of a name in a message; longer names do not ex
 
 
 SERVICE: Final = "service"
-"""As whom the audit knows the service itself: no key's name."""
+"""The actor in the audit for the service itself; no key may have this name."""
 
 NOBODY: Final = "nobody"
-"""As whom the audit knows those whose key it does not know: no key's name either."""
+"""The actor in the audit for callers whose key is unknown; no key may have this name."""
 
 DEPLOYMENT: Final = "bootstrap"
-"""The name and id of the deployment's own admin key: no other's."""
+"""The name and id of the deployment's own admin key; no other key may have this name."""
 
 IAM: Final = "iam"
-"""As whom the audit knows programs that use a deployment's tables by their own IAM rights."""
+"""The actor in the audit for programs that use the tables by their own IAM rights."""
 
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories that change what is read
 
@@ -97,10 +97,9 @@ def may(role: Role, permission: Permission) -> bool:
 def covers(pattern: str, name: str) -> bool:
     """Return whether *pattern* matches the whole of *name*: ``*`` is any text, other text itself.
 
-    *name* may be a pattern too: then the answer is whether everything that *name* matches is also
-    matched by *pattern*.  A ``*`` in it can only be met by a ``*`` of *pattern*, which takes
-    whatever it may stand for; so "yes" is always right, and "no" is too wherever names may have a
-    letter that *pattern* does not spell out.
+    *name* may be a pattern too: then return whether *pattern* matches everything that *name*
+    matches.  Only a ``*`` of *pattern* matches a ``*`` in *name*.  So True is always right; False
+    may be wrong only if *pattern* spells out every letter that a name may have.
     """
     head, *rest = pattern.split(_ANY)
     if not rest:
@@ -119,7 +118,7 @@ def covers(pattern: str, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is asking: a key by its id and name, its role, and the patterns of its queues.
+    """The caller: a key by its id and name, its role, and the patterns of its queues.
 
     ``digest`` is the hash of the presented secret, for a later check that it still works.
     ``expires_at`` is when the key expires, None for never.
@@ -138,15 +137,15 @@ class Principal:
         return self.covers(_ANY)
 
     def covers(self, queue: str) -> bool:
-        """Return whether *queue*, or every queue that it is a pattern of, is one of the key's."""
+        """Return whether the key is for *queue*, or for every queue that the pattern matches."""
         return _ANY in self.patterns or any(covers(pattern, queue) for pattern in self.patterns)
 
     def shown(self, queue: str) -> str | None:
-        """Return the name of *queue* as the key may know it: None for one that is not its own."""
+        """Return *queue*, or None if the key is not for it."""
         return queue if self.covers(queue) else None
 
     def covers_all(self, patterns: Sequence[str]) -> bool:
-        """Return whether a key for *patterns* would not be wider than this one."""
+        """Return whether the key is for every queue that *patterns* match."""
         return all(map(self.covers, patterns))
 
     def may(self, permission: Permission, queue: str | None = None) -> bool:
@@ -209,7 +208,7 @@ def as_seen_by(principal: Principal, task: Task) -> Task:
     return without_texts(task)
 
 
-# A refusal names the right that is needed, and nothing about the data.
+# A refusal names the missing right.  It says nothing about the data.
 
 
 def not_this_role(role: Role, permission: Permission) -> Forbidden:
@@ -230,30 +229,33 @@ def not_this_queue(queue: str, *, field: str | None = None) -> Forbidden:
 
 
 def not_this_task(task_id: str) -> Forbidden:
-    """Return the refusal for a task that is outside the key's queues, or nowhere at all."""
+    """Return the refusal for a task that is outside the key's queues, or that does not exist."""
     return Forbidden(f"this key is not for the queue of task {task_id[:_SHOWN]}, if there is one")
 
 
 def not_all_queues_of(kind: str, name: str) -> Forbidden:
-    """Return the refusal for a batch, action or worker with queues outside the key's, or none."""
+    """Return the refusal for a batch, action or worker that the key may not see.
+
+    The same refusal is given if it does not exist.
+    """
     return Forbidden(f"this key is not for all queues of {kind} {name[:_SHOWN]}, if there is one")
 
 
 def not_this_key(key_id: str) -> Forbidden:
-    """Return the refusal for a key that is wider than the one asking, or none at all."""
+    """Return the refusal for a key that is wider than the caller's, or that does not exist."""
     return Forbidden(f"key {key_id[:_SHOWN]}, if there is one, is for more queues than yours")
 
 
 ID: Final = re.compile(r"key_[0-9a-f]{20}", re.ASCII)
 LISTED_FOR: Final = timedelta(days=90)
-"""How long a key that has expired stays in the list: as long as the audit knows of it."""
+"""How long an expired key stays in the list; the audit keeps its entries as long."""
 
 _KEY: Final = re.compile(r"hr_([0-9a-f]{20})_[0-9a-f]{40}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownKey:
-    """A key without its secret; ``last_used_at`` is right to the hour, None is no expiry."""
+    """A key without its secret.  ``last_used_at`` is right to the hour."""
 
     id: str
     name: str
@@ -265,17 +267,17 @@ class ShownKey:
 
     @property
     def prefix(self) -> str:
-        """How the key begins: enough to know it by, nothing to get in with."""
+        """The beginning of the key, which identifies it and is no secret."""
         return self.id.replace("key_", "hr_", 1)
 
     @property
     def principal(self) -> Principal:
-        """Who presents this key."""
+        """The caller that presents this key."""
         return Principal(self.id, self.name, self.role, self.queues, expires_at=self.expires_at)
 
     @property
     def listed_until(self) -> datetime | None:
-        """When it is forgotten, None for never."""
+        """When the key leaves the list; None for never."""
         return None if self.expires_at is None else self.expires_at + LISTED_FOR
 
     def is_expired(self, now: datetime) -> bool:
@@ -283,13 +285,13 @@ class ShownKey:
         return self.expires_at is not None and self.expires_at <= now
 
     def is_forgotten(self, now: datetime) -> bool:
-        """Return whether it is as good as gone, whenever the table's broom comes."""
+        """Return whether the key is past its time in the list; the store may still have it."""
         return self.listed_until is not None and self.listed_until <= now
 
 
 @dataclass(frozen=True, slots=True)
 class KeyTraces:
-    """A key, also a revoked one, and what goes on that was begun with it.
+    """A key, also a revoked one, and the schedules and actions that it began.
 
     ``schedules`` are the queue and the name of each schedule that it put last, at most 100;
     ``actions`` the ids of its actions that have not ended.
@@ -303,7 +305,7 @@ class KeyTraces:
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """The hash of the secret before the last rotation, and until when it works beside the new."""
+    """The hash of the secret before the last rotation, which is valid ``until`` then."""
 
     hash: str = field(repr=False)
     until: datetime
@@ -311,7 +313,7 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A key as kept: at most two secrets of it live at a time."""
+    """A key as stored; at most two of its secrets are valid at a time."""
 
     key: ShownKey
     hash: str = field(repr=False)
@@ -326,12 +328,12 @@ class StoredKey:
         return takes
 
     def with_secret(self, hash_: str, *, now: datetime, overlap: timedelta) -> "StoredKey":
-        """Return it with another secret; the one before lives on for *overlap*, none older."""
+        """Return the key with another secret; the previous one stays valid for *overlap*."""
         former = Former(self.hash, now + overlap) if overlap else None
         return replace(self, hash=hash_, former=former, version=self.version + 1)
 
     def with_use(self, now: datetime) -> "StoredKey":
-        """Return it with its use noted."""
+        """Return the key as last used *now*."""
         return replace(self, key=replace(self.key, last_used_at=now), version=self.version + 1)
 
 
@@ -346,7 +348,7 @@ def new_secret() -> str:
 
 
 def id_in(presented: str) -> str | None:
-    """Return the id that a presented key names; None when it does not read like a key."""
+    """Return the id that a presented key names; None if the text is not a key."""
     parts = _KEY.fullmatch(presented)
     return f"key_{parts[1]}" if parts else None
 

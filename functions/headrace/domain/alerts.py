@@ -1,11 +1,11 @@
 """Alerts: when one begins and when it is over, from what a look at a queue has measured.
 
 An alert begins with the first look that finds its limit reached, and ends once looks of
-``QUIET_FOR`` have found less: so what comes and goes around a limit is one alert.  It is a state of
-queue and threshold with a number, written in one transaction with the task that tells of it.
+``QUIET_FOR`` have found less.  So a value that varies around its limit makes one alert.  An alert
+is a state of queue and threshold with a number, written in one transaction with the task about it.
 
-All of it belongs to one stretch of time in which the queue has alerts: when they are set again, or
-in another queue of that name, everything starts again.
+The state belongs to one period in which the queue has alerts.  If alerts are set again, or in
+another queue of the same name, the state starts again.
 """
 
 from collections.abc import Mapping
@@ -48,9 +48,9 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class AlertState:
-    """The alerts of a queue, which has had alerts ``epoch`` on.
+    """The alerts of a queue whose settings have had alerts since ``epoch``.
 
-    ``silent_since`` is the first of the latest looks in a row without a worker.
+    ``silent_since`` is the first of the latest successive looks without a worker.
     """
 
     epoch: datetime
@@ -68,7 +68,7 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True)
 class AlertEvent:
-    """That an alert began or ended (``kind``), with the *value* that was measured then."""
+    """The begin or the end of an alert (``kind``), with the value measured then."""
 
     kind: str
     threshold: Threshold
@@ -84,7 +84,7 @@ class AlertEvent:
 def next_alerts(
     state: AlertState, settings: AlertSettings, measured: Measured, now: datetime
 ) -> tuple[AlertState, tuple[AlertEvent, ...]]:
-    """Return the alerts after a look, and what there is to tell of them."""
+    """Return the alerts after a look, and the events to notify of."""
     silent_since = None if measured.listened else state.silent_since or now
     values: dict[Threshold, float] = {
         Threshold.OLDEST_READY: measured.oldest_ready,

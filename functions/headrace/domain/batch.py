@@ -1,15 +1,13 @@
-"""Batches: tasks that somebody counts, to enqueue others when they have ended.
+"""Batches: tasks that are counted together, to enqueue callbacks when they have ended.
 
-The recorder counts what it sees of the members, and it may see it late and in any order: an end of
-a parent before its children, a child before its parent.  So that a batch ends once and never
-early, it is not asked whether nothing is live.  Three numbers say it together:
+The recorder counts the writes of members, and it may see them late and in any order: the end of a
+parent before its children, a child before its parent.  So a batch has ended, once and never early,
+if three conditions hold:
 
-- ``direct`` members, made by no report, are as many as the batch's ``total``;
+- the number of ``direct`` members, which no report has made, equals the batch's ``total``;
 - nothing is ``owed``: a report that makes children adds the hashes of their ids to its parent, in
-  the same write, and each child that is seen takes its own away (modulo 2^64);
-- and no member is ``live``.
-
-``tests/property/test_batches_model.py`` tries it in all orders, and what others would count.
+  the same write, and each child that is counted takes its own hash away (modulo 2^64);
+- no member is ``live``.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,12 +51,12 @@ class BatchEvent(StrEnum):
 
 
 def hash_of(task_id: str) -> int:
-    """Return the number that stands for a task in what is owed."""
+    """Return the number that a task adds to, or takes from, ``owed``."""
     return int.from_bytes(blake2b(task_id.encode(), digest_size=8).digest())
 
 
 def owed_for(task_ids: Iterable[str]) -> int:
-    """Return the debt of a report that makes the tasks of these ids."""
+    """Return the sum that a report owes for the tasks of these ids."""
     return sum(map(hash_of, task_ids)) % HASHES
 
 
@@ -81,12 +79,12 @@ def with_spawned(
 
 @dataclass(slots=True)
 class BatchDelta:
-    """By how much writes of members change what is counted of a batch.
+    """The change of a batch's numbers by some writes of its members.
 
-    ``owed`` is modulo 2^64.  ``born`` are ids of new members and ``queues`` theirs, as many as a
-    batch remembers; ``died`` are members that became dead, ``revived`` were dead before.
+    ``owed`` is modulo 2^64.  ``born`` are ids of new members and ``queues`` their queues, as many
+    as a batch remembers; ``died`` are members that became dead, ``revived`` were dead before.
     The writes were made from ``first_at`` to ``last_at``, in microseconds since 1970.
-    One that is ``due`` must be counted before anything is added to it; see decide().
+    A delta that is ``due`` is counted at once, see decide().
     """
 
     direct: int = 0
@@ -107,16 +105,16 @@ class BatchDelta:
     due: bool = False
 
     def decide(self, live: int, *, failure_known: bool) -> None:
-        """Note whether somebody may wait for it, so that it cannot wait for its minute.
+        """Set ``due`` if the delta may make a callback due, so that it must be counted at once.
 
-        Births alone decide nothing.  Nor does an end while others of the same source are *live*
-        for sure: the batch is not complete then, and the last of their ends brings all of them.
-        The first death does, until no later death can call anything back.
+        New members alone make none due.  Nor does an end while other members of the same source are
+        certainly *live*: the batch is not complete, and the last end counts all of them.  The first
+        death does, unless its callback is already made (*failure_known*).
         """
         self.due = (self.moves > 0 and live <= 0) or (self.deaths > 0 and not failure_known)
 
     def merge(self, later: "BatchDelta") -> None:
-        """Count everything that *later* has counted, which came after this."""
+        """Add *later*, a delta of later writes."""
         for name in _NUMBERS:
             setattr(self, name, getattr(self, name) + getattr(later, name))
         self.owed %= HASHES
@@ -136,7 +134,7 @@ class BatchDelta:
                 self.died.append(task_id)
 
     def body(self) -> list[object]:
-        """Return it as JSON, short, for it is written often; what is counted later leaves it."""
+        """Return the delta as short JSON, because it is written often."""
         lists = {name: [*getattr(self, name)] for name in _LISTS if getattr(self, name)}
         numbers = [*(getattr(self, name) for name in _NUMBERS), self.first_at, self.last_at]
         text = " ".join(map(str, [*numbers, int(self.due)]))
@@ -200,7 +198,7 @@ class FoundMembers:
         return self.succeeded + self.dead
 
     def with_member(self, task_id: str, member: Membership, *, dead: bool) -> Self:
-        """Return them with one more."""
+        """Return the members with one more."""
         inherited = hash_of(task_id) if member.inherited else 0
         return replace(
             self,
@@ -266,7 +264,7 @@ class TaskBatch:
 
     @property
     def complete(self) -> bool:
-        """Whether every member there will be has been seen, and has ended."""
+        """Whether all members are counted and have ended."""
         all_seen = self.direct == self.total and self.owed == 0 and not self.doubtful
         return all_seen and self.live == 0
 
@@ -283,7 +281,7 @@ class TaskBatch:
 
     @property
     def ended(self) -> int:
-        """How many members have ended, one way or another."""
+        """The number of members that have ended."""
         return self.succeeded + self.dead + self.deleted
 
     @property
@@ -337,7 +335,7 @@ class TaskBatch:
 
     @property
     def failure_known(self) -> bool:
-        """Whether another death calls no callback."""
+        """Whether another death makes no callback."""
         return BatchEvent.FAILED not in self.on or BatchEvent.FAILED in self.fired
 
     def says(self, found: "FoundMembers") -> bool:

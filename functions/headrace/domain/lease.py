@@ -1,11 +1,11 @@
 """Group leases: one over many tasks.  Names of leases are in ``ids``.
 
-A group is open until its end, which its holder puts off with one write however many tasks are
-under it.  It ends once: **closed** by its holder, who releases its unsettled tasks, or found
-**lapsed** by the service.  Every change asks that it is open still, so none ever opens it again.
+A group is open until its end.  One write by its holder extends it for all tasks under it.  It ends
+once: its holder **closes** it, which releases its unsettled tasks, or the service finds that it has
+**lapsed**.  Every change requires that the group is open, so it never opens again.
 
-Each delivery under a group has its own lease, the group's id and a mark of the delivery, so
-that a slot, a repeated write or a late report of one delivery is never taken for another's.
+Each delivery under a group has its own lease id, which begins with the group's id.  So a slot, a
+repeated write or a late report of one delivery is never taken for that of another.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from headrace.domain.retry import Seconds
 from headrace.domain.times import MICROSECOND, instant_of, micros_of
 
 GRACE: Final = timedelta(days=1)
-"""How long a group that has ended is kept: the index may show its tasks for a while."""
+"""How long an ended group is kept, because the index may still show its tasks."""
 
 _OPEN_FOR: Final = timedelta(seconds=KEEPALIVE_SECONDS[1])  # at the most, unless it is extended
 
@@ -43,7 +43,7 @@ _END: Final = "expires_at"
 
 
 class GroupState(StrEnum):
-    """How a group stands."""
+    """The state of a group."""
 
     OPEN = "OPEN"
     LAPSED = "LAPSED"
@@ -54,9 +54,9 @@ class GroupState(StrEnum):
 class LeaseGroup:
     """A group as stored.
 
-    ``granted_until`` is its end as first granted and never changes: the index keeps its tasks
-    there.  ``queues`` are those it was used with, ``cancelled`` the ids of the tasks that were
-    cancelled under it.  After ``kept_until`` it may be forgotten.
+    ``granted_until`` is its end as first granted and never changes: the index sorts its tasks by
+    it.  ``queues`` are the queues that it was used with, ``cancelled`` the ids of the tasks that
+    were cancelled under it.  After ``kept_until`` the store may remove it.
     """
 
     id: str
@@ -129,13 +129,13 @@ def group_item(group_id: str) -> tuple[str, str]:
 
 
 def open_group(group: LeaseGroup, *, now: datetime) -> Patch:
-    """Return the write of a new group, if no group that is kept at *now* has its key."""
+    """Return the write of a new group, on condition that no kept group has its key at *now*."""
     when = (When(EXPIRES, "<=", seconds_of(now), or_missing=True),)
     return Patch(*group_item(group.id), when, put=group.fields(), mode="replace")
 
 
 def extend(group_id: str, *, now: datetime) -> Patch:
-    """Return the write of another keepalive, counted from *now*, of a group not past its end."""
+    """Return the write that extends a group by its keepalive from *now*, if it has not ended."""
     put: Puts = {
         _END: Copy("keepalive", plus=micros_of(now)),
         EXPIRES: _kept_after(now + _OPEN_FOR),
@@ -150,7 +150,7 @@ def learn(group_id: str, queue: str, *, now: datetime) -> Patch:
 
 
 def note_cancelled(group_id: str, task_id: str) -> Patch:
-    """Return the write that tells the holder of a group that a task under it was cancelled."""
+    """Return the write that adds a task to those that were cancelled under a group."""
     return Patch(*group_item(group_id), _open(group_id), add={"cancelled": frozenset([task_id])})
 
 
@@ -162,7 +162,7 @@ def lapse(group: LeaseGroup, *, now: datetime) -> Patch:
 
 
 def close(group: LeaseGroup, *, now: datetime) -> Patch:
-    """Return the write by which its holder ends a group."""
+    """Return the write that closes a group."""
     end = micros_of(min(now, group.expires_at))
     put: Puts = {"state": GroupState.CLOSED.value, _END: end, EXPIRES: _kept_after(now)}
     return Patch(*group_item(group.id), _open(group.id), put=put)

@@ -68,7 +68,7 @@ class Upload:
 
     @property
     def text(self) -> OffloadedText:
-        """What a task keeps of it."""
+        """The reference that the task stores."""
         return OffloadedText(self.name, self.bytes, self.sha256)
 
     def fault(self, queue: str, now: datetime) -> str | None:
@@ -112,12 +112,12 @@ def may_come_again(name: str, now: datetime) -> bool:
 
 
 def signature(key: bytes, method: str, name: str, until: int) -> str:
-    """Return a URL that allows its holder to PUT or GET an object for so many seconds."""
+    """Return the signature of *method* on the object *name*, valid until then (seconds)."""
     return hmac.new(key, f"{method} {until} {name}".encode(), sha256).hexdigest()
 
 
 def signatures_match(good: str, shown: str) -> bool:
-    """Compare signatures in a time that tells nothing."""
+    """Return whether two signatures are equal, in a time that does not depend on them."""
     return hmac.compare_digest(good.encode(), shown.encode())
 
 
@@ -130,7 +130,7 @@ class StoredObject:
 
 
 class ObjectDoor(Protocol):
-    """Who signs URLs by which others reach objects without passing the service."""
+    """Signs URLs by which clients read and write objects without the service."""
 
     def upload_url(self, upload: Upload, seconds: int) -> tuple[str, Mapping[str, str]]:
         """Return where to PUT just what *upload* grants, and with which headers."""
@@ -146,10 +146,10 @@ class ReceivedObject(Protocol):
         """Take the next part."""
 
     def keep(self) -> None:
-        """Let it be there: it outlasts a loss of power then."""
+        """Complete the object; it outlasts a loss of power then."""
 
     def abandon(self) -> None:
-        """Forget it, unless it is kept."""
+        """Drop the object, unless keep() has completed it."""
 
 
 class ObjectStore(Protocol):
@@ -174,14 +174,14 @@ class ObjectStore(Protocol):
         """Return how many bytes those of the objects have that exist, by name."""
 
     def door(self) -> "ObjectDoor | None":
-        """Return who lets others write and read objects by URLs; None: the service itself must."""
+        """Return the signer of URLs for objects; None if the service must pass them on itself."""
 
     def list(self, after: str, limit: int) -> Sequence[StoredObject]:
         """Return up to *limit* objects after *after* in the store's order; "" is the start."""
 
 
 class OwnObjects(ObjectStore, Protocol):
-    """Objects that the service itself lets others write and read, one part after the other."""
+    """Objects that the service itself receives and sends, part by part."""
 
     def path_of(self, name: str) -> Path | None:
         """Return the file of an object, for programs on this machine, or None."""

@@ -60,18 +60,17 @@ SAID: Final = {
     "not_dead": "it is not finished",
     "dedupe_conflict": "another task holds its dedupe key",
 }
-"""What the API's short words for why a task was left alone mean, for people."""
+"""The meaning of the API's reasons for a skipped task, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
     """One task as it was seen: which one, and which of its times in a state.
 
-    What is done to many tasks takes time, and workers do not stop for it.  A task that has left the
-    state it was seen in, and perhaps come back, is another matter than the one that was looked at.
-    ``state_tag`` is different each time that the task enters a state: a digest of the state, its
-    own time, and when the task was created.  A heartbeat does not change it; a delivery, retry,
-    move or restart does.
+    An action on many tasks takes time, and workers go on meanwhile.  A task that has left the state
+    of the snapshot, even if it came back, no longer matches.  ``state_tag`` is different each time
+    that the task enters a state: a digest of the state, its own time, and when the task was
+    created.  A heartbeat does not change it; a delivery, retry, move or restart does.
     """
 
     id: str
@@ -89,14 +88,14 @@ class TaskSnapshot:
 
 
 def came_after(task: Task, moment: datetime) -> bool:
-    """Return whether *task* is known to have come to its state after *moment*."""
+    """Return whether *task* has certainly entered its state after *moment*."""
     known: tuple[datetime | None, ...]
     if task.state in FINISHED:
         known = (task.finished_at, task.scheduled_at)
     elif task.state is State.INFLIGHT:
         known = (task.started_at,)
     else:
-        # One that was delivered since, and is back, is not the one that waited then.
+        # A task that was delivered after the moment, and waits again, counts too.
         known = (task.enqueued_at, task.returned_at, task.started_at)
     return any(at is not None and at > moment for at in known)
 
@@ -267,7 +266,7 @@ def _itself(task: Task) -> tuple[Condition, ...]:
 
 
 BACK_ALREADY: Final = "it is back already"
-"""Why an undo leaves a task alone that it has brought back before."""
+"""Why an undo skips a task that it has restored before."""
 
 _MARKS: Final = ("deleted_by", "deleted_from", "deleted_retention")
 

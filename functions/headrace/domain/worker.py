@@ -19,16 +19,16 @@ from headrace.domain.change import Entry
 from headrace.domain.limits import WORKER_TASKS
 
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
-"""A worker that is silent for so long counts as gone, whenever the table's broom comes."""
+"""How long a worker may be silent before it counts as gone."""
 
 REMEMBERED_FOR: Final = timedelta(hours=1)
-"""For so long people can still see that there was such a worker."""
+"""How long people see a silent worker."""
 
 _ON_DUTY_FOR: Final = timedelta(seconds=75)  # without a heartbeat: 2.5 times the usual
 
 
 class WorkerStanding(StrEnum):
-    """What is to be thought of a worker by when it was last heard of."""
+    """The condition of a worker, by the time of its last heartbeat."""
 
     ALIVE = "alive"
     LATE = "late"  #: it has missed heartbeats
@@ -36,7 +36,7 @@ class WorkerStanding(StrEnum):
 
 
 class Command(StrEnum):
-    """What a worker may be asked: to take nothing more, or to finish and end."""
+    """A command to a worker: take no more tasks, or finish and stop."""
 
     QUIET = "quiet"
     STOP = "stop"
@@ -74,7 +74,7 @@ class LiveWorker:
     command: Command | None = None
 
     def is_alive(self, now: datetime) -> bool:
-        """Return whether it was heard of lately, and has not stopped since."""
+        """Return whether the last heartbeat is recent, and was not one of a stop."""
         return not self.heartbeat.stopped and now - self.seen_at < FORGOTTEN_AFTER
 
     def remembered(self, now: datetime) -> bool:
@@ -89,12 +89,12 @@ class LiveWorker:
 
     @property
     def busy(self) -> bool:
-        """Whether it runs as many tasks as it can, as far as a heartbeat names them."""
+        """Whether the worker runs as many tasks as it can, as far as a heartbeat names them."""
         running = self.heartbeat.running or ()
         return len(running) >= min(self.heartbeat.concurrency, WORKER_TASKS)
 
     def on_duty(self, now: datetime) -> tuple[str, ...]:
-        """Return the queues whose tasks it takes now; none once it is asked to stop."""
+        """Return the queues whose tasks the worker takes now; none after a command to stop."""
         silent = now - self.seen_at >= _ON_DUTY_FOR
         if silent or self.heartbeat.stopped or self.command is not None:
             return ()
@@ -113,7 +113,7 @@ class QueueWorkers:
 
 
 TURN: Final = timedelta(seconds=5)
-"""How long a part is somebody's."""
+"""How long a worker has the same share."""
 
 
 @lru_cache
@@ -136,26 +136,26 @@ class Portion:
 
     @property
     def of(self) -> int:
-        """How many workers have a share."""
+        """The number of workers that have a share."""
         return self.members
 
     @property
     def own_shards(self) -> list[int]:
-        """The shards in which some tasks are ours."""
+        """The shards with tasks of this worker's share."""
         if self.members >= self.shards:
             return [self.rank % self.shards]
         return list(range(self.rank, self.shards, self.members))
 
     def shares(self, shard: int) -> bool:
-        """Return whether some tasks of a shard may be ours; always for a retiring shard."""
+        """Return whether the share has tasks of *shard*; always True for a retiring shard."""
         return shard >= self.shards or shard in self.own_shards
 
     def sharing(self, shard: int) -> int:
-        """Return how many members divide a shard; all of them one that is being retired."""
+        """Return how many members divide *shard*; a retiring shard is divided by all."""
         return _sharing(self.members, self.shards, shard)
 
     def away(self, entry: Entry) -> int:
-        """Return how many members are before us for this task; 0 if it is ours."""
+        """Return how many members come before this worker for *entry*; 0 if it is in the share."""
         shard = entry.place.shard
         number = _number(entry.task_id) // self.shards  # without the shard's part
         if shard >= self.shards:
@@ -175,7 +175,7 @@ class Portion:
 
 
 def portion(members: Sequence[str], name: str, shards: int, now: datetime) -> Portion | None:
-    """Return the part of *name* among *members* now, or None for another name."""
+    """Return the share of *name* among *members* now; None if it is not a member."""
     if name not in members:
         return None
     order = sorted(members, key=lambda one: (crc32(one.encode()), one))  # a host's are not in a row

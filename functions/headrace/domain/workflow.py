@@ -1,4 +1,4 @@
-"""How workflows are put together of batches: what the ids of their parts and of their tasks are.
+"""How workflows are made of batches: the ids of their parts and of their tasks.
 
 The *whole* is a batch of all steps.  A step that waits is made by a batch that stands within the
 whole, a *part* of it: its members are the steps that are waited for, its callback is the step.
@@ -30,7 +30,7 @@ def relay_name(number: int) -> str:
 
 
 def is_relay(name: str) -> bool:
-    """Tell a relay from a step by its name."""
+    """Return whether *name* is that of a relay."""
     return name.startswith("-")
 
 
@@ -65,14 +65,14 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class StepNode(Generic[_T]):
-    """A step, and what stands under it."""
+    """A step, and the steps below it in the tree."""
 
     step: _T
     next: "list[StepNode[_T]]" = field(default_factory=list)
 
 
 DEEPEST: Final = 6
-"""How many levels a tree has: a long chain would push itself out of a narrow window."""
+"""The most levels of a tree; a longer chain would not fit a narrow window."""
 
 
 def step_tree(

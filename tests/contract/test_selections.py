@@ -75,7 +75,7 @@ def test_a_task_that_left_and_came_back_is_left_alone(world: World) -> None:
     assert world.see(task).state is State.DEAD
     done = act(world, found)
 
-    assert (done.changed, done.left) == (0, {"the task has changed meanwhile": 1})
+    assert (done.changed, done.left) == (0, {"the task has changed": 1})
     assert world.see(task).state is State.DEAD
 
 

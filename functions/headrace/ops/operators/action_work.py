@@ -121,7 +121,7 @@ class ActionWork(ServicePart):
     # -- finding tasks -------------------------------------------------------------------------
 
     def _look(self, run: Action) -> Action:
-        """Read more tasks, and keep snapshots of those that the action takes."""
+        """Read more tasks, and keep snapshots of the tasks for the action."""
         until = run.looked_at + _LOOKS
         while run.total is None and run.looked_at < until:
             run = self._look_in_queue(run, until)

@@ -316,7 +316,7 @@ class BulkOperations(ServicePart):
     def _planned(self, job: _Job, task: Task, meant: _Meant | None) -> Change | Unfit:
         now = job.at or self.now()
         if meant is not None and not meant(task, now):
-            return Unfit("the task has changed meanwhile")
+            return Unfit("the task has changed")
         plan = partial(operate, job.action, task, job.queue, target=job.target, now=now)
         change = plan()
         if isinstance(change, Unfit):

@@ -1,15 +1,15 @@
 """Jobs: the engine, and the jobs that purge a queue, delete a queue, and drop orphaned objects.
 
 A job is work on many tasks, page by page.  The call that begins a job may work on it first; then
-the service resumes it until it is complete.  One process works on a job at a time.  It records that
-it begins a page, and after the page one write records the result and begins the next page.  If the
-process is cut off, another one repeats the page when the claim has lapsed; a page that is done
-twice changes nothing more.  A process whose job was taken over counts nothing.
+the service resumes it until it is complete.  One process works on a job at a time.  A process
+records that it begins a page, and after the page one write records the result and begins the next
+page.  If the process is cut off, another one repeats the page when the claim has lapsed; a page
+that is done twice changes nothing more.  A process whose job was taken over counts nothing.
 
 A removal takes the tasks whose life in the queue began before the call and that are in a named
-state when the job reaches them.  The index proposes tasks; the task, which is read, decides.  A
-second round, a minute later, takes the tasks that the index did not show, and those which moved
-between two named states while they were read.
+state when the job reaches them.  The index proposes tasks; the stored task decides.  A second
+round, a minute later, takes the tasks that the index did not show, and the tasks that moved between
+two named states while these were read.
 
 An object is written before its task, and the recorder drops it after the task has stopped using it.
 A crash between these leaves an orphan.  Once a day a job reads every object that is older than any

@@ -3,10 +3,10 @@
 A dequeue that helps the reaper spends half a read unit on overdue leases.  The index has the end of
 a lease as first granted; only the task has the end after heartbeats, and reading all tasks would be
 the largest cost of a queue with long tasks.  But a process knows the leases of its own dequeues,
-the heartbeats that it handled, and the tasks that it has read: it does not read those whose lease
-has not ended.  It reads the others immediately if they are two or three.  If they are more, it
-reads one at a time, in turns with pages of the index, and more only if that one has lapsed.  The
-reaper finds the rest, every minute.
+the heartbeats that it handled, and the tasks that it has read.  It skips the leases that it knows
+to last.  It reads up to three others immediately.  If there are more, it reads one at a time, in
+turns with pages of the index, and more only if that lease has lapsed.  The reaper finds the rest,
+every minute.
 """
 
 import threading

@@ -268,10 +268,9 @@ def pages_of(
     at: datetime | None = None,
     limit: int,
 ) -> Iterator[tuple[Sequence[Entry], list[Any] | None]]:
-    """Yield the entries of *places*, a page at a time, each with the position behind it as JSON.
+    """Yield pages of the entries of *places*, each with the position of the next page as JSON.
 
-    A position continues there; None is the beginning, and the end.  *at* is the time of all
-    wanted entries.
+    The first *position* and the last one are None.  With *at*, only entries of that time are read.
     """
     number, last = position or (0, None)
     while number < len(places):

@@ -21,7 +21,7 @@ _OF_QUEUES: Final = {
     "enqueue_as_new": "enqueued a copy of a task in",
 }
 _LEFT: Final = {
-    "the task has changed meanwhile": "had changed meanwhile",
+    "the task has changed": "had changed",
     "NOT_FOUND": "were gone",
     "dedupe_conflict": "had a dedupe key that another task holds",
     "inflight": "were with a worker",

@@ -383,8 +383,8 @@ def missing_task(task_id: str) -> NotFound | Forbidden:
 def shown_task(task: Task | None, task_id: str, now: datetime) -> Task:
     """Return *task*, as read under *task_id*, if the caller may know it.
 
-    Raises NotFound if there is none.  A caller that may not know all queues gets Forbidden for
-    that, and for a task of another queue.
+    Raises NotFound for None.  A caller that may not know all queues gets Forbidden instead, and
+    also for a task of another queue.
     """
     if task is None or task.is_hidden(now) or not visible(task.queue):
         raise missing_task(task_id)
@@ -405,9 +405,9 @@ def key_holder(store: Store, queue: str, key: str, now: datetime) -> tuple[str |
 
 
 def commit_with_key(service: "Service", change: Change, queue: str) -> tuple[Outcome, Task | None]:
-    """Commit *change*, which may take a dedupe key of *queue*, also from a holder that is dead.
+    """Commit *change*, which may take a dedupe key of *queue*, also from a dead holder.
 
-    Return the outcome, and the task that keeps the key, if it was refused for that.
+    Return the outcome, and the living task that holds the key if the change was refused for it.
     """
     outcome = commit(service, [change])[0]
     for _ in range(_LOOKS):

@@ -179,22 +179,15 @@ def options(*decorators: Decorator) -> Decorator:
 
 
 def setting_option(setting: Setting) -> Decorator:
-    """Return the option that the declaration of *setting* describes."""
-    name, usual = f"--{setting.about.short.replace('_', '-')}", setting.default
+    """Return the option for a setting that is a text, a whole number or a duration."""
+    name, default = f"--{setting.about.short.replace('_', '-')}", setting.default
     if setting.kind is Kind.SECONDS:
-        usual = duration_text(usual)
-    elif setting.kind is Kind.FLAG:
-        usual = "yes" if usual else "no"
-    help_ = f"{setting.hint} Default: {usual}." if usual else setting.hint
-    match setting.kind:
-        case Kind.FLAG:
-            return click.option(f"{name}/--no-{name[2:]}", default=None, help=help_)
-        case Kind.SECONDS:
-            return click.option(name, **params.TIME, help=help_)
-        case Kind.WHOLE:
-            return click.option(name, type=int, metavar="N", help=help_)
-        case Kind.NUMBER:
-            return click.option(name, type=float, metavar="NUMBER", help=help_)
+        default = duration_text(default)
+    help_ = f"{setting.hint} Default: {default}." if default else setting.hint
+    if setting.kind is Kind.SECONDS:
+        return click.option(name, **params.TIME, help=help_)
+    if setting.kind is Kind.WHOLE:
+        return click.option(name, type=int, metavar="N", help=help_)
     return click.option(name, metavar="TEXT", help=help_)
 
 

@@ -1,4 +1,4 @@
-"""The console's function: an operator signs in with a key and pauses a queue."""
+"""The console's function: an operator signs in with a key, opens every page, pauses a queue."""
 
 import html
 import os
@@ -56,19 +56,43 @@ class Visitor:
         raise AssertionError(f"no form for {action}")
 
 
-def test_an_operator_signs_in_and_pauses_a_queue(client: Client) -> None:
-    client.create_queue("e2e.console")
-    visitor = Visitor()
+PAGES = (
+    *("", "/actions", "/audit", "/batches", "/batches/e2e-batch", "/create-key", "/create-queue"),
+    *("/create-schedule", "/errors", "/keys", "/pipelines", "/proof", "/queues/e2e.console"),
+    *("/queues/e2e.console/delete", "/queues/e2e.console/purge", "/queues/e2e.console/settings"),
+    *("/queues/e2e.console/schedules/nightly", "/schedules", "/tasks/e2e-task", "/workers"),
+    *("/queues/e2e.console/schedules/nightly/edit", "/tasks/e2e-task/enqueue"),
+)
 
-    door = visitor.send("GET", "/console")
+
+@pytest.fixture(scope="module")
+def visitor() -> Visitor:
+    """Give an operator who has signed in."""
+    visitor = Visitor()
+    page = visitor.send("GET", "/console/sign-in").data.decode()
+    assert visitor.submit(page, "/sign-in", key=os.environ["HEADRACE_KEY"]).status == 303
+    return visitor
+
+
+def test_every_page_opens(client: Client, visitor: Visitor) -> None:
+    client.create_queue("e2e.console")
+    client.enqueue("e2e.console", id="e2e-task", delay_in_seconds=3600)
+    client.put_schedule("e2e.console", "nightly", cron="0 3 * * *")
+    client.create_batch(id="e2e-batch")
+
+    opened = {page: visitor.send("GET", f"/console{page}").status for page in PAGES}
+
+    assert {page: status for page, status in opened.items() if status != 200} == {}
+
+
+def test_an_operator_pauses_a_queue(client: Client, visitor: Visitor) -> None:
+    door = Visitor().send("GET", "/console")
     assert (door.status, door.headers["location"].partition("?")[0]) == (303, "/console/sign-in")
-    page = visitor.send("GET", "/console/sign-in")
+    page = Visitor().send("GET", "/console/sign-in")
     style = re.search(r'href="([^"]*/console/static/[^"]+\.css[^"]*)"', page.data.decode())
     assert style is not None
     sheet = visitor.send("GET", html.unescape(style[1]))
     assert (sheet.status, sheet.headers["content-type"]) == (200, "text/css; charset=utf-8")
-    key = os.environ["HEADRACE_KEY"]
-    assert visitor.submit(page.data.decode(), "/sign-in", key=key).status == 303
     queue = visitor.send("GET", "/console/queues/e2e.console")
     assert visitor.submit(queue.data.decode(), "/e2e.console/pause").status == 303
 

@@ -11,12 +11,7 @@ from headrace.client.sending import Report
 from headrace.client.worker.inflight import NOTHING, InflightTask
 from headrace.client.worker.reports import send_each, was_cancelled, without_progress
 from headrace.client.worker.service import ANSWER_SECONDS, CallBackoff, WorkerParts
-from headrace.domain.errors import (
-    HeadraceError,
-    NotFound,
-    RateLimited,
-    Unavailable,
-)
+from headrace.domain.errors import HeadraceError, NotFound, RateLimited, Unavailable
 from headrace.domain.limits import BATCH, WORKER_TASKS
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Reported

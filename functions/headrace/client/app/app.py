@@ -1,6 +1,6 @@
 """Tasks as functions: what a program declares, and what a worker runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -38,10 +38,18 @@ class Declaring(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Context, P], R], /
-    ) -> TaskFunction[Concatenate[Context, P], P, R]: ...
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[Concatenate[Context, P], Coroutine[Any, Any, R], P, R]: ...
     @overload
-    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, P, R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> TaskFunction[Concatenate[Context, P], R, P, R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[P, Coroutine[Any, Any, R], P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
 
 
 class App(TaskRunner):
@@ -139,7 +147,7 @@ class App(TaskRunner):
         return self._queues.worked
 
     @property
-    def tasks(self) -> Mapping[str, TaskFunction[..., ..., Any]]:
+    def tasks(self) -> Mapping[str, TaskFunction[..., Any, ..., Any]]:
         """The task functions by name."""
         return dict(self._functions)
 
@@ -174,10 +182,18 @@ class App(TaskRunner):
 
     @overload
     def task(
-        self, function: Callable[Concatenate[Context, P], R], /
-    ) -> TaskFunction[Concatenate[Context, P], P, R]: ...
+        self, function: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[Concatenate[Context, P], Coroutine[Any, Any, R], P, R]: ...
     @overload
-    def task(self, function: Callable[P, R], /) -> TaskFunction[P, P, R]: ...
+    def task(
+        self, function: Callable[Concatenate[Context, P], R], /
+    ) -> TaskFunction[Concatenate[Context, P], R, P, R]: ...
+    @overload
+    def task(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[P, Coroutine[Any, Any, R], P, R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
     @overload
     def task(
         self,
@@ -244,8 +260,8 @@ class App(TaskRunner):
         rules = ErrorRules.of(retry_on, reject_on)
         declared = Options(expires=expires, **options)
 
-        def declare(function: Callable[..., Any]) -> TaskFunction[..., ..., Any]:
-            made: TaskFunction[..., ..., Any] = TaskFunction(
+        def declare(function: Callable[..., Any]) -> TaskFunction[..., Any, ..., Any]:
+            made: TaskFunction[..., Any, ..., Any] = TaskFunction(
                 function,
                 name=name or name_of(function),
                 queue=queue or self._default_queue,
@@ -342,7 +358,7 @@ class App(TaskRunner):
 
         return declare
 
-    def _add(self, made: TaskFunction[..., ..., Any]) -> None:
+    def _add(self, made: TaskFunction[..., Any, ..., Any]) -> None:
         old = self._functions.get(made.name)
         if old is not None and not _same(old.function, made.function):
             raise ValueError(f"another task is named {made.name}: give @app.task(name=…)")

@@ -6,7 +6,7 @@ Long, because a task is called, enqueued and bound in many ways, each with its s
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import update_wrapper
 from typing import (
@@ -19,7 +19,6 @@ from typing import (
     TypedDict,
     TypeVar,
     Unpack,
-    overload,
 )
 
 from headrace.client.app import checks
@@ -43,8 +42,8 @@ from headrace.wire.tasks import Task
 
 C = ParamSpec("C")  # what the function is called with
 P = ParamSpec("P")  # what is enqueued: the same without the context
-R = TypeVar("R")
-T = TypeVar("T")
+R = TypeVar("R")  # the result of a task
+V = TypeVar("V")  # what a plain call returns: of a coroutine function, a coroutine
 TASK: Final = "task"
 ARGS: Final = "args"
 
@@ -124,11 +123,11 @@ class RawHandler(Runnable):
 class Chosen(Generic[P, R]):
     """The enqueueing of a task function, with the options declared or chosen for some calls.
 
-    What is enqueued promises what the function returns: of a coroutine function, what is awaited.
+    What is enqueued promises what the function returns; of a coroutine function, what it awaits to.
     """
 
     def __init__(
-        self, function: "TaskFunction[..., P, R]", options: Options, posting: Posting
+        self, function: "TaskFunction[..., Any, P, R]", options: Options, posting: Posting
     ) -> None:
         self._function = function
         self._options = options
@@ -136,13 +135,7 @@ class Chosen(Generic[P, R]):
         self._to = options.given.get("queue", function.queue)
         options.task(None, posting.now())  # says now what is wrong with the options
 
-    @overload
-    def enqueue(
-        self: "Chosen[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
-    ) -> EnqueuedTask[T]: ...
-    @overload
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]: ...
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[Any]:
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]:
         """Enqueue a call with these arguments; what it returns can wait for the result.
 
         Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
@@ -153,13 +146,7 @@ class Chosen(Generic[P, R]):
         made = client.run(posting.enqueue(self._to, task))
         return EnqueuedTask.by(client, made, self._function.result_of)
 
-    @overload
-    async def aenqueue(
-        self: "Chosen[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
-    ) -> AsyncEnqueuedTask[T]: ...
-    @overload
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[R]: ...
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[Any]:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[R]:
         """Do the same from an event loop."""
         posting, task = self._posting, self._task(args, kwargs)
         client = posting.async_client
@@ -170,13 +157,7 @@ class Chosen(Generic[P, R]):
         """Return the task that `enqueue` would send, for an outbox.  Raises InvalidRequest."""
         return PreparedTask(self._to, self._task(args, kwargs), self._posting.codec)
 
-    @overload
-    def s(
-        self: "Chosen[P, Coroutine[Any, Any, T]]", *args: P.args, **kwargs: P.kwargs
-    ) -> FunctionCall[T]: ...
-    @overload
-    def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[R]: ...
-    def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[Any]:
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[R]:
         """Return the call as a task that something else makes: a batch, or a step of others.
 
         An argument may be the result of a step before: ``previous.result``.
@@ -187,20 +168,9 @@ class Chosen(Generic[P, R]):
         maker = self._posting.queues
         return called(self._to, task, self._function.result_of, maker)
 
-    @overload
-    def enqueue_many(
-        self: "Chosen[P, Coroutine[Any, Any, T]]",
-        calls: Iterable[Mapping[str, Any]],
-        *,
-        errors: Errors = "raise",
-    ) -> list[EnqueuedTask[T]]: ...
-    @overload
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[EnqueuedTask[R]]: ...
-    def enqueue_many(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[EnqueuedTask[Any]]:
+    ) -> list[EnqueuedTask[R]]:
         """Enqueue any number of calls, each given as its arguments by name; results in order.
 
         *errors* is as in `Client.enqueue_many`.  Raises InvalidRequest naming the place in *calls*
@@ -209,59 +179,26 @@ class Chosen(Generic[P, R]):
         raising = raises(errors)
         return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
 
-    @overload
-    def enqueue_each(
-        self: "Chosen[P, Coroutine[Any, Any, T]]",
-        calls: Iterable[Mapping[str, Any]],
-        *,
-        errors: Errors = "raise",
-    ) -> Iterator[EnqueuedTask[T]]: ...
-    @overload
     def enqueue_each(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> Iterator[EnqueuedTask[R]]: ...
-    def enqueue_each(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> Iterator[EnqueuedTask[Any]]:
+    ) -> Iterator[EnqueuedTask[R]]:
         """Do the same in constant memory: batches go out as their results are consumed."""
         steps = self._posting.enqueue_each(self._to, self._tasks(calls), errors)
         client, result_of = self._posting.client, self._function.result_of
         for made in client.stream(steps):
             yield EnqueuedTask.by(client, made, result_of)
 
-    @overload
-    async def aenqueue_many(
-        self: "Chosen[P, Coroutine[Any, Any, T]]",
-        calls: Iterable[Mapping[str, Any]],
-        *,
-        errors: Errors = "raise",
-    ) -> list[AsyncEnqueuedTask[T]]: ...
-    @overload
     async def aenqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[AsyncEnqueuedTask[R]]: ...
-    async def aenqueue_many(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> list[AsyncEnqueuedTask[Any]]:
+    ) -> list[AsyncEnqueuedTask[R]]:
         """Do what enqueue_many() does, from an event loop."""
         raising = raises(errors)
         made = [one async for one in self.aenqueue_each(calls, errors="return")]
         return checked(made, raising=raising)
 
-    @overload
-    def aenqueue_each(
-        self: "Chosen[P, Coroutine[Any, Any, T]]",
-        calls: Iterable[Mapping[str, Any]],
-        *,
-        errors: Errors = "raise",
-    ) -> AsyncIterator[AsyncEnqueuedTask[T]]: ...
-    @overload
-    def aenqueue_each(
-        self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> AsyncIterator[AsyncEnqueuedTask[R]]: ...
     async def aenqueue_each(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
-    ) -> AsyncIterator[AsyncEnqueuedTask[Any]]:
+    ) -> AsyncIterator[AsyncEnqueuedTask[R]]:
         """Do what enqueue_each() does, from an event loop."""
         steps = self._posting.enqueue_each(self._to, self._tasks(calls), errors)
         client, result_of = self._posting.async_client, self._function.result_of
@@ -279,14 +216,14 @@ class Chosen(Generic[P, R]):
         return self._function.task(args, kwargs, self._options)
 
 
-class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
+class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
     """What ``@app.task`` makes of a function.  Calling it calls the function, here and now."""
 
-    function: Callable[C, R]
+    function: Callable[C, V]
 
     def __init__(
         self,
-        function: Callable[C, R],
+        function: Callable[C, V],
         *,
         declared: Options,
         dedupe_key: DedupeKey | None,
@@ -304,7 +241,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, P, R]):
             raise checks.wrong("expires", "must be seconds or a timedelta, not datetime")
         Chosen.__init__(self, self, declared, posting)
 
-    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> V:
         """Call the function itself."""
         return self.function(*args, **kwargs)
 

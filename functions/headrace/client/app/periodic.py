@@ -72,11 +72,11 @@ class Periodic:
     """A task function and its beat, as a schedule of the function's queue."""
 
     name: str
-    function: TaskFunction[..., ..., Any]
+    function: TaskFunction[..., Any, ..., Any]
     fields: Mapping[str, Any]  # as put_schedule takes them
 
     @classmethod
-    def of(cls, function: TaskFunction[..., ..., Any], beat: Timing) -> "Periodic":
+    def of(cls, function: TaskFunction[..., Any, ..., Any], beat: Timing) -> "Periodic":
         """Check that the beat fits the function.
 
         Raises TypeError for a name that no schedule can have, InvalidRequest for its arguments.
@@ -147,12 +147,12 @@ class AppSchedules:
             raise ValueError(f"two schedules are named {made.name}: give periodic(name=…)")
         self._periodic[made.queue, made.name] = made
 
-    def add(self, task: TaskFunction[..., ..., Any]) -> None:
+    def add(self, task: TaskFunction[..., Any, ..., Any]) -> None:
         """Add what was declared for the function before it was a task."""
         for timing in self._timings.pop(task.function, ()):
             self.declare(task, timing)
 
-    def drop(self, task: TaskFunction[..., ..., Any] | None) -> None:
+    def drop(self, task: TaskFunction[..., Any, ..., Any] | None) -> None:
         """Drop the schedules of a task that is declared again."""
         self._periodic = {
             key: each for key, each in self._periodic.items() if each.function is not task

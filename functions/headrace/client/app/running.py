@@ -24,7 +24,7 @@ class TaskRunner(AppHooks):
     def __init__(self, posting: Posting) -> None:
         super().__init__()
         self._posting = posting
-        self._functions: dict[str, TaskFunction[..., ..., Any]] = {}
+        self._functions: dict[str, TaskFunction[..., Any, ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
         self._built_in = built_in()
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from headrace.client.app.outcomes import Snooze as Snooze
     from headrace.client.app.outcomes import SoftTimeLimit as SoftTimeLimit
     from headrace.client.app.outcomes import Stopped as Stopped
+    from headrace.client.chains import chain as chain
+    from headrace.client.chains import chord as chord
+    from headrace.client.chains import group as group
     from headrace.client.client import Client as Client
     from headrace.client.codec import Codec as Codec
     from headrace.client.codec import JsonCodec as JsonCodec
@@ -36,9 +39,6 @@ if TYPE_CHECKING:
     from headrace.client.workflow_runs import AsyncWorkflowRun as AsyncWorkflowRun
     from headrace.client.workflow_runs import WorkflowRun as WorkflowRun
     from headrace.client.workflows import Workflow as Workflow
-    from headrace.client.workflows import chain as chain
-    from headrace.client.workflows import chord as chord
-    from headrace.client.workflows import group as group
     from headrace.domain import limits as limits
     from headrace.domain.errors import BatchExists as BatchExists
     from headrace.domain.errors import BatchFinished as BatchFinished
@@ -110,9 +110,9 @@ _FROM: Final = {
     "Worker": "headrace.client.worker.worker",
     "Workflow": "headrace.client.workflows",
     "WorkflowRun": "headrace.client.workflow_runs",
-    "chain": "headrace.client.workflows",
-    "chord": "headrace.client.workflows",
-    "group": "headrace.client.workflows",
+    "chain": "headrace.client.chains",
+    "chord": "headrace.client.chains",
+    "group": "headrace.client.chains",
 }
 _MODULES: Final = {
     "backoff": "headrace.client.app.backoff",

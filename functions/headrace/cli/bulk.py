@@ -29,7 +29,7 @@ from headrace.cli.output import (
     why_not,
 )
 from headrace.cli.session import CliSession, Exit
-from headrace.client.calls.tasks import ActionName, bulk_tasks, undo
+from headrace.client.calls.many import ActionName, bulk_tasks, undo
 from headrace.client.operations import answers
 from headrace.domain.errors import Finished, NotFound
 from headrace.domain.operate import BACK_ALREADY

@@ -27,7 +27,7 @@ from rich.tree import Tree
 
 from headrace.cli.commands import SHOWN
 from headrace.cli.session import CliSession
-from headrace.client.calls.tasks import count_tasks
+from headrace.client.calls.many import count_tasks
 from headrace.client.operations import so_far
 from headrace.domain.errors import FieldError, HeadraceError
 from headrace.domain.operate import SAID

@@ -21,6 +21,7 @@ from headrace.client.calls import (
     SteppedCall,
     actions,
     batches,
+    many,
     method_of,
     queues,
     service,
@@ -248,14 +249,14 @@ class Client:
     delete_task = _sent(tasks.delete_task)
     cancel_task = _sent(tasks.cancel_task)
     explain_task = _sent(tasks.explain_task)
-    list_tasks = _listed(tasks.list_tasks)
-    count_tasks = _total(tasks.count_tasks)
-    delete_tasks = _total(tasks.delete_tasks)
-    undo = _total(tasks.undo)
-    restart_tasks = _total(tasks.restart_tasks)
-    run_tasks = _total(tasks.run_tasks)
-    move_tasks = _total(tasks.move_tasks)
-    cancel_tasks = _total(tasks.cancel_tasks)
+    list_tasks = _listed(many.list_tasks)
+    count_tasks = _total(many.count_tasks)
+    delete_tasks = _total(many.delete_tasks)
+    undo = _total(many.undo)
+    restart_tasks = _total(many.restart_tasks)
+    run_tasks = _total(many.run_tasks)
+    move_tasks = _total(many.move_tasks)
+    cancel_tasks = _total(many.cancel_tasks)
 
     def enqueue_many(
         self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"

@@ -12,10 +12,11 @@ from headrace.client.app.posting import PreparedTask
 from headrace.client.calls import ApiCall, RawAnswer, reads
 from headrace.client.calls.batches import create_batch, member_id
 from headrace.client.calls.tasks import enqueue_entries
+from headrace.client.chains import CallGroup, chain
 from headrace.client.codec import Codec
 from headrace.client.operations import cut
 from headrace.client.sending import NewTask, SpawnedTask, check_call, in_batch, task_entry
-from headrace.client.workflows import CallGroup, Workflow, chain, new_workflow_id
+from headrace.client.workflows import Workflow, new_workflow_id
 from headrace.domain import limits
 from headrace.domain.ids import new_batch_id, new_idempotency_key, new_task_id
 from headrace.outbox.table import NewRow

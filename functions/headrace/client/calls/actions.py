@@ -5,7 +5,7 @@ from typing import Unpack
 
 from headrace.client.calls import ApiCall, PagedCall, lists, params_of, path_of, posts, reads
 from headrace.client.calls import without_none as given
-from headrace.client.calls.tasks import ActionName, TaskFilters, filter_body
+from headrace.client.calls.many import ActionName, TaskFilters, filter_body
 from headrace.domain import limits
 from headrace.wire.actions import Actions, ActionSeen
 

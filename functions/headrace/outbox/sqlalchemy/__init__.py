@@ -21,11 +21,12 @@ from sqlalchemy.orm import Session, SessionTransaction, registry, scoped_session
 
 from headrace.client.app.app import App
 from headrace.client.app.posting import PreparedTask
+from headrace.client.chains import CallGroup
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.sending import NewTask, SpawnedTask
 from headrace.client.settings import utc_now
-from headrace.client.workflows import CallGroup, Workflow
+from headrace.client.workflows import Workflow
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
 from headrace.outbox.rows import (
     BatchCallbacks,

@@ -1,0 +1,284 @@
+"""Calls about many tasks: lists, counts, and actions on those that filters hold for."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
+
+import msgspec
+
+from headrace.client.calls import (
+    ApiCall,
+    PagedCall,
+    RawAnswer,
+    SteppedCall,
+    instant_text,
+    lists,
+    params_of,
+    path_of,
+    posts,
+    reads,
+    without_none,
+)
+from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
+from headrace.domain.task import SHOWN_STATES, Level, State
+from headrace.wire.tasks import Bulk, Count, Task, Tasks
+
+ActionName: TypeAlias = Literal["delete", "restart", "run", "move", "cancel"]
+
+
+class TaskFilters(TypedDict, total=False):
+    """The tasks for which all of these filters hold; a filter of None holds for every task.
+
+    Args:
+        state: one state, or several: ``"dead"``, ``["ready", "inflight"]``; in any case.
+        query: filters in the language of the console's search boxes.
+
+    """
+
+    state: str | Sequence[str] | None
+    tags: Mapping[str, str] | None
+    worker: str | None
+    scheduled_after: datetime | None
+    scheduled_before: datetime | None
+    min_attempts: int | None
+    error: str | None
+    priority: Level | None
+    group_key: str | None
+    query: str | None
+
+
+class Selection(TaskFilters, total=False):
+    """The tasks that an action takes: by ``ids``, by filters, or ``all`` of the queue.
+
+    Args:
+        all: takes every task of the queue, so that a forgotten filter does not.
+        dry_run: counts the tasks and changes none.
+        reason: why it is done, for others to read in the audit.
+
+    """
+
+    ids: Sequence[str] | None
+    all: bool
+    dry_run: bool
+    reason: str | None
+
+
+def list_tasks(
+    queue: str,
+    *,
+    order: Literal["asc", "desc"] | None = None,
+    payload: bool = False,
+    limit: int | None = None,
+    **filters: Unpack[TaskFilters],
+) -> PagedCall[Task]:
+    """Go through the tasks of *queue* that all of the filters hold for; *limit* is of a page."""
+    params = _filter_params(**filters) | params_of(
+        order=order, payload=payload or None, limit=limit
+    )
+    return lists(path_of("queues", queue, "tasks"), Tasks, lambda page: page.tasks, params)
+
+
+def count_tasks(queue: str, **filters: Unpack[TaskFilters]) -> SteppedCall[Count]:
+    """Count the tasks of *queue* that all of the filters hold for, step by step."""
+    params = _filter_params(**filters)
+
+    def at(cursor: str | None) -> ApiCall[Count]:
+        more = params_of(cursor=cursor)
+        path = path_of("queues", queue, "count")
+        return ApiCall("GET", path, reads(Count), params={**params, **more})
+
+    return SteppedCall(at, _counted_together)
+
+
+def _counted_together(counts: Sequence[Count]) -> Count:
+    numbers: Counter[State] = sum((Counter(count.by_state) for count in counts), Counter())
+    return msgspec.structs.replace(
+        counts[-1],
+        count=sum(count.count for count in counts),
+        by_state={state: numbers[state] for state in SHOWN_STATES},
+        as_of=counts[0].as_of,
+    )
+
+
+def undo(id: str) -> SteppedCall[Bulk]:
+    """Bring back what a deletion with this undo has deleted, step by step; again does no harm.
+
+    Raises NotFound for one that is not known or over, or whose queue was deleted since.
+    """
+
+    def at(cursor: str | None) -> ApiCall[Bulk]:
+        return posts(path_of("undos", id), reads(Bulk), without_none(cursor=cursor))
+
+    return SteppedCall(at, _acted_together)
+
+
+def delete_tasks(
+    queue: str, *, undo_in_seconds: float | None = None, **selection: Unpack[Selection]
+) -> SteppedCall[Bulk]:
+    """Delete tasks: ``delete_tasks("mail", state="dead", tags={"tenant": "acme"})``.
+
+    The answer's ``undo`` can bring all of them back within *undo_in_seconds*.
+
+    Raises InvalidRequest unless there are either ids, filters or ``all=True``, as do the other
+    four.
+    """
+    return bulk_tasks("delete", queue, undo_in_seconds=undo_in_seconds, **selection)
+
+
+def restart_tasks(queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
+    """Restart dead or succeeded tasks."""
+    return bulk_tasks("restart", queue, **selection)
+
+
+def run_tasks(queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
+    """Make waiting tasks due now."""
+    return bulk_tasks("run", queue, **selection)
+
+
+def move_tasks(queue: str, to_queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
+    """Move waiting or dead tasks to another queue."""
+    return bulk_tasks("move", queue, to_queue=to_queue, **selection)
+
+
+def cancel_tasks(queue: str, **selection: Unpack[Selection]) -> SteppedCall[Bulk]:
+    """Cancel tasks that wait or are in flight."""
+    return bulk_tasks("cancel", queue, **selection)
+
+
+def bulk_tasks(
+    action: ActionName,
+    queue: str,
+    *,
+    ids: Sequence[str] | None = None,
+    all: bool = False,
+    to_queue: str | None = None,
+    dry_run: bool = False,
+    undo_in_seconds: float | None = None,
+    reason: str | None = None,
+    **filters: Unpack[TaskFilters],
+) -> SteppedCall[Bulk]:
+    """Act page after page, to show progress.
+
+    Raises InvalidRequest, before anything is done, unless there are either ids, filters or *all*.
+    """
+    given: dict[str, Any] = {
+        "to_queue": to_queue,
+        "dry_run": dry_run,
+        "undo_in_seconds": undo_in_seconds,
+        "reason": reason,
+    }
+    if ids is None:
+        where = filter_body(filters, all=all)
+        return SteppedCall(
+            lambda cursor: bulk_by_filter(action, queue, where, cursor=cursor, **given),
+            _acted_together,
+        )
+    # Ids are never dropped in favour of a filter that means every task.
+    if filters or all:
+        raise InvalidRequest.of("ids", "and filters or all exclude each other")
+    if isinstance(ids, str | bytes):
+        raise InvalidRequest.of("ids", "must be a list of ids, not one text")
+
+    def at(cursor: str | None) -> ApiCall[Bulk]:
+        # The cursor is the place of the next id, and the undo of the first call.  An empty list
+        # is one call: the service says what is wrong with it.
+        place, _, undo_id = (cursor or "0").partition(" ")
+        start = int(place)
+        end = start + limits.BULK_IDS
+        undo = {"undo_id": undo_id, "undo_in_seconds": None} if undo_id else {}
+        call = bulk_by_ids(action, queue, ids[start:end], **(given | undo))
+
+        def read(answer: RawAnswer) -> Bulk:
+            done = call.read(answer)
+            undo = f" {done.undo.id}" if done.undo else ""
+            more = f"{end}{undo}" if end < len(ids) else None
+            return msgspec.structs.replace(done, cursor=more)
+
+        return replace(call, read=read)
+
+    return SteppedCall(at, _acted_together)
+
+
+def _acted_together(pages: Sequence[Bulk]) -> Bulk:
+    return Bulk(
+        matched=sum(page.matched for page in pages),
+        changed=sum(page.changed for page in pages),
+        results=[result for page in pages for result in page.results],
+        undo=next((page.undo for page in pages if page.undo), None),
+    )
+
+
+def bulk_by_ids(
+    action: ActionName,
+    queue: str,
+    ids: Sequence[str],
+    *,
+    dry_run: bool = False,
+    **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and undo_id
+) -> ApiCall[Bulk]:
+    """Act on up to 250 tasks that are named; ``undo_id`` is the undo of a call before."""
+    return _bulk(action, queue, {"ids": list(ids), **given}, dry_run=dry_run)
+
+
+def bulk_by_filter(
+    action: ActionName,
+    queue: str,
+    where: Mapping[str, Any],
+    *,
+    dry_run: bool = False,
+    **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and cursor
+) -> ApiCall[Bulk]:
+    """Act on one page of the tasks that a `filter_body` holds for; ``cursor`` is where."""
+    return _bulk(action, queue, {"filter": where, **given}, dry_run=dry_run)
+
+
+def _bulk(
+    action: ActionName, queue: str, fields: Mapping[str, Any], *, dry_run: bool
+) -> ApiCall[Bulk]:
+    body = without_none(**fields, dry_run=dry_run)
+    call = posts(path_of("queues", queue, "tasks", action), reads(Bulk), body)
+    return replace(call, key=None) if dry_run else call
+
+
+_STATE_GROUPS: Final = ("pending", "running", "failed")
+
+
+def _states(given: str | Sequence[str]) -> str:
+    """Return states as the API spells them: people need not know which are in capitals."""
+    words = given.split(",") if isinstance(given, str) else given
+    return ",".join(
+        word.lower() if word.lower() in _STATE_GROUPS else word.upper() for word in words
+    )
+
+
+def _filter_params(**filters: Unpack[TaskFilters]) -> dict[str, str]:
+    given = {name: value for name, value in filters.items() if value is not None}
+    tags: Any = given.pop("tags", {})
+    state: Any = given.pop("state", None)
+    named = params_of(state=None if state is None else _states(state), **given)
+    return named | {f"tag.{name}": value for name, value in tags.items()}
+
+
+def filter_body(filters: Mapping[str, Any], *, all: bool = False) -> dict[str, Any]:
+    """Return *filters* as request bodies have them; *all* is the filter of every task.
+
+    Raises InvalidRequest unless there is either *all* or a filter that is not None.
+    """
+    body: dict[str, Any] = {}
+    for name, value in filters.items():
+        if value is None:
+            continue
+        if name == "state":
+            body[name] = _states(value)
+        else:
+            is_instant = isinstance(value, datetime)
+            body[name] = instant_text(value, field=name) if is_instant else value
+    if filters and not body:
+        raise InvalidRequest.of("filter", "must not be None in every field")
+    if all is bool(body):
+        message = "is missing: name ids or filters, or say all=True for every task of the queue"
+        raise InvalidRequest.of("filter", "and all exclude each other" if all else message)
+    return body

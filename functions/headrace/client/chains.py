@@ -1,0 +1,129 @@
+"""Chains, groups and chords: workflows whose steps come one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from headrace.client.sending import RESULTS, FunctionCall, SpawnedTask, WithResult, check_call
+from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
+from headrace.client.workflows import OnFailure, Workflow, results_named
+from headrace.domain.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # known to every checker
+
+    from headrace.client.aio import AsyncClient
+    from headrace.client.client import Client
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CallGroup(WithResult[list[T_co]], Generic[T_co]):
+    """Calls that wait for the same, and not for each other.
+
+    Raises InvalidRequest for what is no call, and for none: what waits for a group of nothing
+    would begin before what stands in front of it has ended.
+    """
+
+    calls: tuple[SpawnedTask, ...]
+
+    def __post_init__(self) -> None:
+        """Check them where the program says them."""
+        if not self.calls:
+            raise InvalidRequest.of("calls", "must be one at least")
+        for place, call in enumerate(self.calls):
+            check_call(call, f"calls[{place}]")
+
+    def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[list[T_co]]:
+        """Start them as a workflow of their own; see `Workflow.start`."""
+        return chain(self).start(client, id=id)
+
+    async def astart(
+        self, client: "AsyncClient", *, id: str | None = None
+    ) -> AsyncWorkflowRun[list[T_co]]:
+        """Do the same from an event loop."""
+        return await chain(self).astart(client, id=id)
+
+
+@overload
+def group(*calls: FunctionCall[T]) -> CallGroup[T]: ...
+@overload
+def group(*calls: SpawnedTask) -> CallGroup[Any]: ...
+def group(*calls: SpawnedTask) -> CallGroup[Any]:
+    """Calls side by side, by themselves or in a `chain`."""
+    return CallGroup(calls)
+
+
+@overload
+def chain(
+    *steps: *tuple[*tuple[SpawnedTask | CallGroup[Any], ...], WithResult[T]],
+    on_failure: OnFailure = "stop",
+) -> Workflow[T]: ...
+@overload
+def chain(
+    *steps: SpawnedTask | CallGroup[Any], on_failure: OnFailure = "stop"
+) -> Workflow[Any]: ...
+def chain(  # type: ignore[misc]  # mypy finds no tuple with a last one in any *steps
+    *steps: Any, on_failure: OnFailure = "stop"
+) -> Workflow[Any]:
+    """Calls, or groups of them, one after the other: each waits for all of what is before it.
+
+    An argument of a call may be ``previous.result``, the result of the call before it; after a
+    group that is the list of its results.
+
+    Its result is that of the last one; of a group, a list of theirs.
+    """
+    made = Workflow[Any](on_failure=on_failure)
+    before: tuple[str, ...] = ()
+    grouped = False
+    for place, step in enumerate(steps, 1):
+        calls = step.calls if isinstance(step, CallGroup) else (step,)
+        names = (
+            [str(place)] if len(calls) == 1 else [f"{place}-{n}" for n in range(1, len(calls) + 1)]
+        )
+        ready = [_after(call, before, group=grouped, first=place == 2) for call in calls]  # noqa: PLR2004
+        before = tuple(
+            made.add(name, call, after=before) for name, call in zip(names, ready, strict=True)
+        )
+        grouped = isinstance(step, CallGroup)
+        made.ends_with(before, group=grouped)
+    return made
+
+
+@overload
+def chord(
+    calls: CallGroup[Any], callback: FunctionCall[T], *, on_failure: OnFailure = "stop"
+) -> Workflow[T]: ...
+@overload
+def chord(
+    calls: CallGroup[Any], callback: SpawnedTask, *, on_failure: OnFailure = "stop"
+) -> Workflow[Any]: ...
+def chord(
+    calls: CallGroup[Any], callback: SpawnedTask, *, on_failure: OnFailure = "stop"
+) -> Workflow[Any]:
+    """A group, and what is called when all of it has ended."""
+    return chain(calls, callback, on_failure=on_failure)
+
+
+def _after(call: SpawnedTask, before: Sequence[str], *, group: bool, first: bool) -> SpawnedTask:
+    """Return *call* as one of a chain, after the steps *before* it, which may be a *group*.
+
+    The members of a group that comes *first* are in its order, so that it needs no names.
+    """
+    results = results_named(call)
+    if not results:
+        return call
+    if not before:
+        raise InvalidRequest.of("steps", "must have one before that with previous.result")
+    if group and first:
+        return call
+    steps: str | list[str] = list(before) if group else before[0]
+    named = {name: steps if one is None else one for name, one in results.items()}
+    return replace(call, payload={**call.payload, RESULTS: named})

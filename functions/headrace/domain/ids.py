@@ -71,7 +71,7 @@ def _timed(now: datetime) -> str:
 
 
 def id_fault(text: str) -> str:
-    """Return why *text* is not how any id of new_task_id() begins; empty where it may be."""
+    """Return why *text* cannot be the begin of an id of new_task_id(), or ""."""
     rest = text.removeprefix("tsk_")
     odd = next((sign for sign in rest if sign not in _ALPHABET), "")
     if odd:
@@ -82,12 +82,12 @@ def id_fault(text: str) -> str:
 
 
 def derived_task_id(born: datetime, seed: str) -> str:
-    """Return the id that *seed* always gives, in the form of new_task_id() at *born*."""
+    """Return an id derived from *seed*, in the form of new_task_id() at *born*."""
     return "tsk_" + _base32(_millis(born) << _RANDOM_BITS | _digest(seed), 26)
 
 
 def keyed_task_id(secret: bytes, born: datetime, facts: Sequence[str | float]) -> str:
-    """Return the task id that *facts* always give under *secret*, in the form of new_task_id().
+    """Return a task id derived from *facts* and *secret*, in the form of new_task_id().
 
     Without the secret the id cannot be computed, so no client can take it beforehand.
     """
@@ -97,7 +97,7 @@ def keyed_task_id(secret: bytes, born: datetime, facts: Sequence[str | float]) -
 
 
 def new_batch_id(now: datetime) -> str:
-    """Return ``bat_`` and what new_task_id() puts behind ``tsk_``."""
+    """Return ``bat_`` and 26 characters as new_task_id() makes them."""
     return "bat_" + _timed(now)
 
 
@@ -110,12 +110,12 @@ def new_lease_id(now: datetime, tag: str = "") -> str:
 
 
 def new_lease_tag() -> str:
-    """Return a fresh tag of 50 random bits, to know the leases of one call by."""
+    """Return a fresh tag of 50 random bits, which marks the leases of one call."""
     return _random32(_TAG_LENGTH)
 
 
 def lease_tag_of(text: str) -> str:
-    """Return the tag that *text* always gives."""
+    """Return a tag derived from *text*."""
     return _base32(_digest(text) >> _RANDOM_BITS - _TAG_BITS, _TAG_LENGTH)
 
 
@@ -169,7 +169,7 @@ def leases_of(group_id: str) -> str:
 
 
 def opened_at(group_id: str) -> datetime:
-    """Return when a group was opened, to the millisecond; long ago for what is no group's id."""
+    """Return when a group was opened, to the millisecond; 1970 for any other text."""
     if not is_group_id(group_id):
         return _LONG_AGO
     return _instant(_number(group_id.split("_")[1]) >> _SECRET_BITS)
@@ -213,7 +213,7 @@ def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
 
 
 def new_undo_id(now: datetime) -> str:
-    """Return a fresh id of what can be undone, 26 characters like a task's."""
+    """Return a fresh id of an undo: ``und_`` and 26 characters."""
     return "und_" + _timed(now)
 
 
@@ -224,7 +224,7 @@ def action_id(seen_at: datetime, seed: str) -> str:
 
 
 def new_request_token() -> str:
-    """Return a mark by which a write recognises itself after a lost answer."""
+    """Return a random text by which a repeated write recognises itself."""
     return _random32(10)
 
 

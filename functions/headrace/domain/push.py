@@ -96,13 +96,13 @@ def _v6_global(address: IPv6Address) -> bool:
 
 
 MASK: Final = "********"
-"""Stands for a header's value where it is shown to anybody but admins."""
+"""The value of each header as roles other than admin see it."""
 
 REFUSED_TYPE: Final = "TargetRefused"
-"""The error's type where nothing was sent, because it must not be."""
+"""The error's type if the service may not send to the target."""
 
 SEAT_THREADS: Final = 100
-"""How many requests one dispatcher has under way at most; for more there are more of them."""
+"""The most parallel requests of one dispatcher; for more there are more dispatchers."""
 
 _HTTPS_PORT: Final = 443
 _HTTP_PORT: Final = 80
@@ -194,9 +194,9 @@ class Target:
         return replace(self, headers=dict.fromkeys(self.headers, MASK))
 
     def unmask_headers(self, before: "Target | None") -> "Target":
-        """Return the target with what it masks as it was *before*.
+        """Return the target with its masked values as they were *before*.
 
-        Raises InvalidRequest for a masked header that there was none of.
+        Raises InvalidRequest for a masked header that did not exist.
         """
         known = {} if before is None else {name.lower(): v for name, v in before.headers.items()}
         headers = dict(self.headers)
@@ -243,7 +243,7 @@ class PushHosts:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """An address taken apart, once: what is checked here is what is connected to.
+    """The parts of an address.  The checked parts are used to connect.
 
     ``host`` is a name in lower case or an address without brackets, ``path`` with its query.
     """

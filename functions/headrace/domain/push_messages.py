@@ -123,10 +123,10 @@ def signing_generations(
 
 @dataclass(frozen=True, slots=True)
 class TargetAnswer:
-    """What came back of one request: a ``status``, or None where there was no answer.
+    """The answer to one request: its ``status``, or None if there was no answer.
 
-    Then ``error`` and ``message`` say why.  ``body`` is what was read of it, ``whole`` unless there
-    is more.
+    Then ``error`` and ``message`` say why.  ``body`` is the part that was read, ``whole`` if that
+    is everything.
     """
 
     status: int | None
@@ -160,7 +160,7 @@ _LONGEST_NUMBER: Final = 9  # digits of a Retry-After
 
 @dataclass(frozen=True, slots=True)
 class PushReport:
-    """What an answer means for its task; ``delay`` is in seconds, None the usual one."""
+    """The report that an answer stands for; ``delay`` is in seconds, None for the usual delay."""
 
     action: Action
     result: str | None = None
@@ -228,9 +228,9 @@ def _result(answer: TargetAnswer) -> str | None:
 class PushLimit:
     """How many requests one dispatcher has under way: as many as the target can bear.
 
-    An answer that asks for fewer halves it, which it does once for all that were sent before; from
-    then on it grows by one a second.  Where it falls below one, nothing is sent until it is one
-    again.  Times are seconds of any clock that does not go back.
+    An answer that asks for fewer requests halves the number, once for all requests sent before.
+    Then the number grows by one a second.  Below one, nothing is sent until it is one again.  Times
+    are seconds of a monotonic clock.
     """
 
     most: int
@@ -255,14 +255,14 @@ class PushLimit:
         return 0.0 if value >= self.most else 1.0 - value % 1.0
 
     def halve(self, now: float, *, sent_at: float) -> None:
-        """Take note of an answer that asks for fewer, to a request of *sent_at*."""
+        """Halve the number after an answer that asks for fewer, to a request of *sent_at*."""
         if sent_at < self._halved_at:
             return
         self._value = self._grown(now) / 2
         self._at = self._halved_at = now
 
     def change(self, most: int, now: float) -> None:
-        """Go by another setting from *now* on."""
+        """Use another setting from *now* on."""
         if most != self.most:
             value = self._grown(now)
             backs_off = value < self.most

@@ -1,21 +1,18 @@
 """Slots for tasks in flight, taken before the delivery and without a transaction.
 
-A queue that allows so many tasks in flight keeps as many places, sixteen to a pool.  Who wants to
-deliver a task first writes a *reservation* into a pool that has room, then delivers the task on the
-condition that it still waits with the due time that the reservation names.  A task has each due
-time once: so its reservation stands while it waits with that due time and while it is in flight
-under that very reservation, and is over for good after that.  No
-release is needed: every process may remove a reservation that is over, and a reservation whose
-maker died before the delivery is completed by the next process that finds its task waiting.
+A queue with a limit of tasks in flight has as many places, sixteen to a pool.  Before a process
+delivers a task, it writes a *reservation* into a pool that has room.  It then delivers the task on
+condition that the task still waits with the due time that the reservation names.  A task has each
+due time once.  So its reservation is valid while the task waits with that due time, and while it is
+in flight under that reservation; afterwards it is never valid again.  No release is needed: every
+process may remove an invalid reservation.  If a process dies between reservation and delivery, the
+next process that finds the task waiting delivers it under that reservation.
 
-Slots of a group: how many of its tasks may be in flight, kept in its line.
-
-A slot names the *stay* that holds it: a task, and the due time for which that may be delivered.
-Who wants to deliver a task first writes its stay into a slot that is free, if the slot still names
-what it did, and then delivers the task on the condition that it waits with that due time.  A task
-has each due time once in a queue (see above), so a stay that is over stays over, and any
-process may take its slot.  Slots are not released, so they cannot leak; a stay whose maker died
-before the delivery is completed by the next process that finds its task waiting.
+The slots of a group limit how many of its tasks are in flight; they are in the group's line.  A
+slot has a *stay*: a task, and the due time for which it may be delivered.  A process writes a stay
+into a free slot, on condition that the slot has not changed.  It then delivers the task, on
+condition of that due time.  As above, an ended stay never becomes valid again, so any process may
+take its slot, and slots cannot leak.
 """
 
 import re
@@ -49,9 +46,9 @@ POOL: Final = 16
 
 
 class ReservationStanding(StrEnum):
-    """What a reservation means, by its task as it is now."""
+    """The meaning of a reservation, by the present state of its task."""
 
-    WAITING = auto()  #: its maker is about to deliver the task, or has died
+    WAITING = auto()  #: a process is about to deliver the task, or has died
     IN_USE = auto()
     OVER = auto()
 
@@ -60,8 +57,8 @@ class ReservationStanding(StrEnum):
 class Reservation:
     """A place in a pool for one delivery of one task.
 
-    ``mark`` is the second in which it was made and some chance, in hexadecimal and base 32: it
-    tells the reservations of one due time apart.
+    ``mark`` is the second in which it was made (hexadecimal) and random text (base 32).  It
+    distinguishes the reservations of one due time.
     """
 
     task_id: str
@@ -73,18 +70,18 @@ class Reservation:
     def made(
         cls, task_id: str, due_at: datetime, pool: int, *, now: datetime, token: str
     ) -> "Reservation":
-        """Return a new one; *token* is four characters of chance."""
+        """Return a new reservation; *token* is four random characters."""
         return cls(task_id, due_at, f"{int(now.timestamp()):x}.{token}", pool)
 
     @classmethod
     def parse(cls, text: str, pool: int) -> "Reservation":
-        """Return the one that a pool keeps as *text*."""
+        """Return the reservation that a pool stores as *text*."""
         task_id, due, mark = text.split(" ")
         return cls(task_id, EPOCH + int(due, 16) * MICROSECOND, mark, pool)
 
     @classmethod
     def of(cls, task: Task) -> "Reservation | None":
-        """Return the one *task* was delivered under last, if it was under one."""
+        """Return the reservation of the last delivery of *task*, if it had one."""
         if task.slot is None:
             return None
         pool, text = task.slot.split(" ", 1)
@@ -92,12 +89,12 @@ class Reservation:
 
     @property
     def text(self) -> str:
-        """What the pool keeps."""
+        """The reservation as a pool stores it."""
         return f"{self.task_id} {self._due} {self.mark}"
 
     @property
     def slot(self) -> str:
-        """What the task keeps of it."""
+        """The reservation as the task stores it."""
         return f"{self.pool} {self._due} {self.mark}"
 
     @property
@@ -110,7 +107,7 @@ class Reservation:
         return EPOCH + timedelta(seconds=int(self.mark.partition(".")[0], 16))
 
     def standing(self, task: Task | None, queue: str) -> ReservationStanding:
-        """Return its standing in *queue*, by its *task* as read after it was made."""
+        """Return the meaning of the reservation in *queue*, by its *task* as read later."""
         if task is None or task.queue != queue or task.due_at != self.due_at:
             return ReservationStanding.OVER
         if task.state is State.ENQUEUED:
@@ -120,7 +117,7 @@ class Reservation:
 
 
 def pools(limit: int) -> int:
-    """Return how many pools *limit* places are in."""
+    """Return the number of pools for *limit* places."""
     return -(-limit // POOL)
 
 
@@ -135,19 +132,19 @@ def reservations_in(fields: Fields | None) -> frozenset[str]:
 
 
 def reservation_patch(queue: str, pool: int, texts: Collection[str], *, room: int) -> Patch:
-    """Return the write of reservations into a pool, if it then has at most *room* of them."""
+    """Return the write of reservations into a pool, if it has at most *room* of them then."""
     most = room - len(texts)
     when = (When(_HELD, "size <=", most, or_missing=most >= 0),)
     return Patch(*pool_item(queue, pool), when, add={_HELD: frozenset(texts)})
 
 
 def release_patch(queue: str, pool: int, texts: Collection[str]) -> Patch:
-    """Return the write that takes reservations out of a pool, if they are in it."""
+    """Return the write that removes reservations from a pool."""
     return Patch(*pool_item(queue, pool), discard={_HELD: frozenset(texts)})
 
 
 def places(limit: int, pool: int) -> int:
-    """Return how many of *limit* places are in *pool*."""
+    """Return the number of places of *pool*, of *limit* in all."""
     return max(0, min(POOL, limit - pool * POOL))
 
 
@@ -160,7 +157,7 @@ class Stay:
 
     @classmethod
     def parse(cls, text: str) -> "Stay":
-        """Return the one that a slot keeps as *text*.
+        """Return the stay that a slot stores as *text*.
 
         The slot of an earlier strict queue of the same name (see ``domain.task_groups``) has the
         number of a place instead of a due time; no task is due then.
@@ -170,11 +167,11 @@ class Stay:
 
     @property
     def text(self) -> str:
-        """What the slot keeps."""
+        """The stay as a slot stores it."""
         return f"{self.task_id} {micros_of(self.due_at):x}"
 
     def standing(self, task: Task | None, queue: str) -> ReservationStanding:
-        """Return its standing in *queue*, by its *task* as read after the slot was."""
+        """Return the meaning of the stay in *queue*, by its *task* as read after the slot."""
         if task is None or task.queue != queue or task.due_at != self.due_at:
             return ReservationStanding.OVER
         match task.state:
@@ -188,9 +185,9 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """The line of a group: how far its turns are taken, and its slots by number.
+    """The line of a group: the end of its taken turns, and its slots by number.
 
-    ``expires_at`` is when the store may remove it, None: never.
+    The store may remove it at ``expires_at`` (None: never).
     """
 
     turn: int = 0

@@ -34,7 +34,7 @@ _SEQ: Final = "seq"  # and the place of the tail
 _PARTS: Final = 16  # partitions for the lines of a queue
 
 STEP: Final = 10_000
-"""How far apart the turns of a group of weight 1 are."""
+"""The distance between the turns of a group of weight 1."""
 
 LINE_KEPT: Final = timedelta(days=30)
 """A line is kept for so long after the last of its tasks must have ended."""
@@ -51,7 +51,7 @@ class GroupMode(StrEnum):
 
 
 class OnDead(StrEnum):
-    """What a task of a strict group that is dead means to those behind it."""
+    """What a dead task of a strict group does to the tasks behind it."""
 
     CONTINUE = "continue"
     HALT = "halt"
@@ -80,7 +80,7 @@ class GroupSettings:
         return 1.0 if group_key is None else self.weights.get(group_key, 1.0)
 
     def step(self, group_key: str | None) -> int:
-        """Return how far apart the turns of a group are."""
+        """Return the distance between the turns of a group."""
         return max(1, round(STEP / self.weight(group_key)))
 
 
@@ -158,7 +158,7 @@ class Turn(NamedTuple):
 
 
 NOBODY: Final = "-"
-"""Stands for the task before the first of a line."""
+"""The id in place of a task before the first task of a line."""
 
 
 def line_name(group_key: str | None) -> str:
@@ -202,13 +202,13 @@ PLACE_GOOD_FOR: Final = timedelta(seconds=5)
 
 
 class PlaceProgress(StrEnum):
-    """How far the task of a place has come, as it was read after the place was."""
+    """The progress of the task of a place, as it was read after the place."""
 
     WAITING = auto()
     INFLIGHT = auto()
-    HALTING = auto()  #: it is dead, and those behind it are not to go on
+    HALTING = auto()  #: it is dead, and stops the tasks behind it
     DONE = auto()  #: it has ended after a delivery
-    UNKNOWN = auto()  #: it is gone, has another place, or has ended without a delivery
+    UNKNOWN = auto()  #: it does not exist, has another place, or has ended without a delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,16 +220,16 @@ class Spot:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the one that is kept as *text*."""
+        """Return the place that is stored as *text*."""
         task_id, seq = text.rsplit(" ", 1)
         return cls(task_id, int(seq))
 
     @classmethod
-    def kept(cls, text: str) -> Self | None:
-        """Return the one that a slot keeps as *text*.
+    def from_slot(cls, text: str) -> Self | None:
+        """Return the place that a slot stores as *text*.
 
-        None for what one that is not strict kept there: a time in microseconds stands where the
-        number of a place does.
+        None for the stay of a queue that was not strict: it has a time in microseconds where a
+        place has its number.
         """
         number = text.rsplit(" ", 1)[1]
         return cls.parse(text) if number.isdecimal() and len(number) < _DIGITS_OF_TIMES else None
@@ -241,18 +241,18 @@ class Spot:
 
     @property
     def text(self) -> str:
-        """What a slot and the next task keep."""
+        """The place as a slot and the next task store it."""
         return f"{self.task_id} {self.seq}"
 
     @property
-    def nobody(self) -> bool:
-        """Whether this is the place before the first one."""
+    def is_before_first(self) -> bool:
+        """Whether this is the place before the first task."""
         return self.task_id == NOBODY and self.seq == 0
 
     def progress(
         self, task: Task | None, queue: str, now: datetime, *, halt: bool
     ) -> PlaceProgress:
-        """Return how far its *task* has come in *queue*; with *halt* the dead stop others."""
+        """Return the progress of its *task* in *queue*; with *halt* dead tasks stop others."""
         if task is None or task.queue != queue or task.is_hidden(now) or Spot.of(task) != self:
             return PlaceProgress.UNKNOWN
         match task.state:
@@ -267,14 +267,14 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """That what comes after the place ``spot`` comes after ``before``, but for ``spot`` itself."""
+    """A note that the place ``spot`` is empty: the places after it come after ``before``."""
 
     spot: Spot
     before: Spot
 
     @classmethod
-    def kept(cls, text: str) -> Self | None:
-        """Return the one that a slot keeps as *text*; None for what one that is not strict kept."""
+    def from_slot(cls, text: str) -> Self | None:
+        """Return the note that a slot stores as *text*; None for text of a queue not strict."""
         match text.split(" "):
             case [task_id, seq, before, number]:
                 return cls(Spot(task_id, int(seq)), Spot(before, int(number)))
@@ -283,20 +283,20 @@ class Note:
 
     @classmethod
     def of(cls, task: Task) -> Self | None:
-        """Return the note of the place of *task*; None if it has none, or was delivered there."""
+        """Return the note about the place of *task*; None if none is needed."""
         if task.after is None or was_delivered(task):
             return None
         return cls.unused(task.id, task.after)
 
     @classmethod
     def unused(cls, task_id: str, after: str) -> Self:
-        """Return the note of the place behind *after* that was taken for a task *task_id*."""
+        """Return the note that the place of *task_id* behind *after* is not used."""
         before = Spot.parse(after)
         return cls(Spot(task_id, before.seq + 1), before)
 
     @property
     def text(self) -> str:
-        """What the line keeps."""
+        """The note as the line stores it."""
         return f"{self.spot.text} {self.before.text}"
 
 
@@ -306,7 +306,7 @@ def was_delivered(task: Task) -> bool:
 
 
 def merge_runs(notes: Iterable[Note]) -> list[Note]:
-    """Return *notes* of places that were left: one for each run of such, one after the other."""
+    """Return *notes*, with one note for each run of successive places."""
     runs: list[Note] = []
     for note in sorted(notes, key=lambda one: one.spot.seq):
         if runs and runs[-1].spot == note.before:

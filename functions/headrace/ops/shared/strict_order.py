@@ -52,13 +52,13 @@ def halts(queue: Queue) -> bool:
 def slot_of(line: GroupLine) -> Spot | None:
     """Return the place that the slot of *line* names."""
     text = line.slots.get(SLOT)
-    return None if text is None else Spot.kept(text)
+    return None if text is None else Spot.from_slot(text)
 
 
 def notes_of(line: GroupLine) -> dict[int, Note]:
     """Return the notes of *line* that say something still, by slot."""
     slot = slot_of(line)
-    kept = {at: Note.kept(text) for at, text in line.slots.items() if at in NOTES}
+    kept = {at: Note.from_slot(text) for at, text in line.slots.items() if at in NOTES}
     found = {at: note for at, note in kept.items() if note is not None}
     return {at: one for at, one in found.items() if slot is None or one.spot.seq > slot.seq}
 
@@ -266,7 +266,7 @@ class StrictOrder:
         noted = {note.spot: note.before for note in notes}
         before = Spot.parse(task.after)
         for _ in range(_FAR):
-            if before.nobody or (slot is not None and before.seq <= slot.seq):
+            if before.is_before_first or (slot is not None and before.seq <= slot.seq):
                 return True
             seen.tasks |= self._read([before.task_id])
             progress = seen.progress(before)

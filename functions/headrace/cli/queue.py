@@ -35,6 +35,8 @@ from headrace.cli.queue_text import alerts_of, limits_of, show_queue
 from headrace.cli.session import CliSession
 from headrace.client.calls.queues import merged, recount_queue
 from headrace.client.operations import so_far
+from headrace.client.options import unknown
+from headrace.client.queue_fields import QueueFields
 from headrace.domain.errors import QueueExists
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settings import declared_settings
@@ -368,4 +370,8 @@ def settings_of(given: dict[str, Any]) -> dict[str, Any]:
         fields["on_end"] = given["on_end"] or None
     for path, value in given["assigned"]:
         params.put_at(fields, path, value)
+    known = list(QueueFields.__annotations__)
+    for name in fields:
+        if name not in known:
+            raise click.UsageError(unknown(name, "a queue", known))
     return fields

@@ -63,7 +63,7 @@ def read_duration(text: str) -> int | float:
             at, before = part.end(), place
         if given and at == len(given):
             return _whole(round(total, 9))
-    raise ValueError(f"{text!r:.80} is no length of time such as {DURATION_EXAMPLES}")
+    raise ValueError(f"{text!r:.80} must be a duration, for example {DURATION_EXAMPLES}")
 
 
 def duration_fault(text: str, within: Bounds, *, whole: bool = False) -> str | None:

@@ -54,6 +54,12 @@ def test_settings_are_options_or_set_by_their_name(cli: Cli) -> None:
     assert made["shards"] == 4
 
 
+def test_an_unknown_setting_is_refused_with_the_nearest_name(cli: Cli) -> None:
+    ran = cli("queue", "create", "mail", "--set", "shrads=2")
+
+    assert (ran.code, "has no option shrads: did you mean shards?" in ran.err) == (2, True)
+
+
 def test_an_edit_leaves_the_rest(cli: Cli) -> None:
     cli("queue", "create", "mail", "--rate", "50/s", "--max-inflight", "3", "--max-retries", "1")
 

@@ -31,7 +31,7 @@ def test_values_are_read(read: Callable[[str], Any], text: str, value: object) -
 @pytest.mark.parametrize(
     ("read", "texts", "message"),
     [
-        (params.seconds, ["", "-1", "5x", "30m1h", "nan"], "no length of time such as"),
+        (params.seconds, ["", "-1", "5x", "30m1h", "nan"], "must be a duration, for example"),
         (params.listening, ["", ":9000", "65536", "host", "٣"], "must be a port or address"),
         (
             params.day,

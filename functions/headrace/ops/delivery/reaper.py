@@ -171,7 +171,7 @@ class Pass:
     def _first(self, left: Sequence[PassCheckpoint]) -> str | None:
         """Return the queue that the last pass over this part would have visited next."""
         for one in left:
-            if one.part == self.mine[0].number and one.next and one.recent(self.began):
+            if one.part == self.mine[0].part and one.next and one.recent(self.began):
                 return one.next
         return None
 
@@ -373,9 +373,9 @@ class Pass:
         if kept:
             most = sorted(self.staying.values(), key=lambda stays: stays[1], reverse=True)
             scans = {scan.place: scan.at for scan, _ in most[:_SCANS] if scan.at is not None}
-            ended = PassCheckpoint(own.number, own.parts, own.run, used, cut, first, scans)
+            ended = PassCheckpoint(own.part, own.parts, own.run, round(used, 3), cut, first, scans)
             store.renew_record(ended.record())
-        if own.number == 0:
+        if own.part == 0:
             for one in left:
                 if one.part >= kept:
                     store.drop_record(KIND, str(one.part))

@@ -7,11 +7,12 @@ common case, there is no record: a pass then costs one read and no write.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from headrace.domain.task import Place, State
 from headrace.store.base import Position, Record
+from headrace.store.records import body_of, read_body
 
 KIND: Final = "reaper"
 PARTS: Final = 16
@@ -30,31 +31,23 @@ class ReaperPart:
     *run* is the start of the pass that assigned it, *until* its latest end.
     """
 
-    number: int
+    part: int
     parts: int
     run: datetime
     until: datetime
 
     def holds(self, number: int) -> bool:
         """Return whether *number* belongs to this part."""
-        return number % self.parts == self.number
+        return number % self.parts == self.part
 
     def event(self) -> dict[str, Any]:
         """Return it as an event for a function."""
-        return {
-            "part": self.number,
-            "parts": self.parts,
-            "run": self.run.isoformat(),
-            "until": self.until.isoformat(),
-        }
+        return body_of(self)
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> Self | None:
         """Return the part that event() wrote; None for another event, such as a timer's."""
-        if "part" not in event:
-            return None
-        run, until = (datetime.fromisoformat(event[name]) for name in ("run", "until"))
-        return cls(event["part"], event["parts"], run, until)
+        return read_body(event, cls) if "part" in event else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,38 +72,20 @@ class PassCheckpoint:
 
     def record(self) -> Record:
         """Return it as a record."""
-        body = {
-            "parts": self.parts,
-            "run": self.run.isoformat(),
-            "used": round(self.used, 3),
-            "cut": self.cut,
-            "next": self.next,
-            "scans": [
-                [
-                    place.queue,
-                    str(place.state),
-                    place.label,
-                    at.scheduled_at.isoformat(),
-                    at.task_id,
-                ]
-                for place, at in self.scans.items()
-            ],
-        }
-        return Record(KIND, str(self.part), body)
+        scans = [
+            [place.queue, str(place.state), place.label, *at.state()]
+            for place, at in self.scans.items()
+        ]
+        return Record(KIND, str(self.part), {**body_of(self, "part", "scans"), "scans": scans})
 
     @classmethod
     def of(cls, record: Record) -> Self:
         """Return the object that record() wrote."""
-        body = record.body
         scans = {
-            Place.labelled(queue, State(state), label): Position(
-                datetime.fromisoformat(at).astimezone(UTC), task_id
-            )
-            for queue, state, label, at, task_id in body["scans"]
+            Place.labelled(queue, State(state), label): Position.read(at)
+            for queue, state, label, *at in record.body["scans"]
         }
-        run = datetime.fromisoformat(body["run"])
-        number = int(record.name)
-        return cls(number, body["parts"], run, body["used"], body["cut"], body["next"], scans)
+        return read_body(record.body, cls, part=int(record.name), scans=scans)
 
 
 def parts_for(left: Sequence[PassCheckpoint], now: datetime) -> int:

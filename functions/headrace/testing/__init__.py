@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from headrace.testing.attempts import Attempt, Ran
     from headrace.testing.clock import ManualClock
     from headrace.testing.inlining import Inline, TaskDied, inline
     from headrace.testing.service import MemoryService
-    from headrace.testing.work import Attempt, Ran
 
 __all__ = [
     "Attempt",
@@ -20,11 +20,11 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "Attempt": "work",
+    "Attempt": "attempts",
     "Inline": "inlining",
     "ManualClock": "clock",
     "MemoryService": "service",
-    "Ran": "work",
+    "Ran": "attempts",
     "TaskDied": "inlining",
     "inline": "inlining",
 }

@@ -18,8 +18,8 @@ from headrace.client.app.app import App
 from headrace.client.app.outcomes import type_of
 from headrace.client.codec import JsonValue
 from headrace.domain.task import State
+from headrace.testing.attempts import Attempt, Ran
 from headrace.testing.service import MemoryService
-from headrace.testing.work import Attempt, Ran
 
 _BRINGS_WORK: Final = re.compile(r"/(tasks|run|restart|move|resume|batches|close)$")
 

@@ -25,9 +25,9 @@ from headrace.ops.delivery.reaper import Reaped
 from headrace.ops.scheduling.ticking import Ticked
 from headrace.runtime.service import Service
 from headrace.runtime.wiring import Settings, build, using
+from headrace.testing.attempts import Ran
 from headrace.testing.clock import ManualClock
-from headrace.testing.stores import MemoryTables
-from headrace.testing.work import LIMIT, Ran, Work
+from headrace.testing.work import LIMIT, MemoryTables, Work
 
 
 class SimulatedClient(Client):

@@ -4,11 +4,9 @@ import asyncio
 import math
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -33,11 +31,14 @@ from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
 from headrace.ops.shared.queues import QueueOperations
+from headrace.store.sqlite import SqliteStore
+from headrace.store.sqlite.rows import COLUMNS, task_of
+from headrace.testing.attempts import Attempt, Ran
 from headrace.testing.clock import ManualClock
-from headrace.testing.stores import MemoryTables
 from headrace.wire.tasks import LeasedTask, Reported
 
 NAME: Final = "test"
+_ALL: Final = 2**31
 LIMIT: Final = 10_000
 """Attempts after which a story has no end."""
 _AGAIN_SECONDS: Final = 1.0  # until a time limit is thrown in once more
@@ -45,88 +46,23 @@ _A_MOMENT: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt: the delivered task, the report, and the outcome of the report.
+class MemoryTables(SqliteStore):
+    """A SQLite store in memory that lists its tasks."""
 
-    ``report`` and ``outcome`` are None if the handler noticed that its lease was lost.  A report
-    with an outcome other than ``OK`` had no effect; ``cancelled`` is True if the reason is a
-    cancel.
-    """
+    def everything(self) -> list[Task]:
+        """Return all tasks but tombstones."""
+        ids, _ = self.ids("", limit=_ALL) or ((), False)
+        return list(self.read(ids).values())
 
-    task: LeasedTask
-    report: Report | None
-    outcome: str | None
-    cancelled: bool = False
-
-    @property
-    def counted(self) -> bool:
-        """Whether the report took effect."""
-        return self.outcome == "OK"
-
-    def __repr__(self) -> str:
-        lost = "cancelled" if self.cancelled else "lost"
-        result = lost if self.report is None else self.report.status
-        error = None if self.report is None else self.report.error
-        why = "" if error is None else f": {error.type}: {error.message}"
-        late = "" if self.outcome in (None, "OK") else f" ({self.outcome})"
-        return (
-            f"<{self.task.queue} {self.task.id} attempt {self.task.attempts} {result}{late}{why}>"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """The attempts of a run, in their order."""
-
-    attempts: tuple[Attempt, ...] = ()
-
-    @property
-    def succeeded(self) -> int:
-        """How many attempts ended SUCCEEDED."""
-        return self._count["SUCCEEDED"]
-
-    @property
-    def failed(self) -> int:
-        """How many attempts ended FAILED, retries to come or not."""
-        return self._count["FAILED"]
-
-    @property
-    def moved(self) -> int:
-        """How many attempts moved their task on."""
-        return self._count["MOVED"]
-
-    @property
-    def released(self) -> int:
-        """How many attempts put their task off without counting."""
-        return self._count["RELEASED"]
-
-    @property
-    def lost(self) -> int:
-        """How many attempts changed nothing, because their lease was lost but by a cancel."""
-        return sum(not (attempt.counted or attempt.cancelled) for attempt in self.attempts)
-
-    @property
-    def cancelled(self) -> int:
-        """How many attempts changed nothing, because their task was cancelled."""
-        return sum(attempt.cancelled for attempt in self.attempts)
-
-    @property
-    def _count(self) -> Counter[str]:
-        reports = (attempt.report for attempt in self.attempts if attempt.counted)
-        return Counter(report.status for report in reports if report is not None)
-
-    def __len__(self) -> int:
-        """Return how many attempts there were."""
-        return len(self.attempts)
-
-    def __iter__(self) -> Iterator[Attempt]:
-        """Go through the attempts."""
-        return iter(self.attempts)
-
-    def __add__(self, other: "Ran") -> "Ran":
-        """Return both runs as one."""
-        return Ran(self.attempts + other.attempts)
+    def unfinished(self, queue: str) -> Iterator[Task]:
+        """Yield the unfinished tasks of *queue* in the order of their due times."""
+        with self._db.reading() as db:
+            rows = db.execute(
+                f"SELECT {COLUMNS} FROM tasks WHERE queue = ? AND state IN (?, ?)"  # noqa: S608  a constant
+                " ORDER BY scheduled_at",
+                (queue, str(State.ENQUEUED), str(State.INFLIGHT)),
+            ).fetchall()
+        yield from map(task_of, rows)
 
 
 class _Control:

@@ -88,6 +88,17 @@ def test_a_few_are_acted_on_and_the_others_are_left_alone(world: World) -> None:
     assert world.use.inspect.count(queue, DEAD).count == 3
 
 
+def test_what_is_confirmed_while_another_process_looks_for_work_is_done(world: World) -> None:
+    queue = world.queue()
+    kill(world, queue, 1)
+    found = look(world, queue)
+    other = hooked(world, before_put_record=lambda *_: world.use.action_work.run())
+    run = other.use.actions.confirm(found)
+    world.use.action_work.run()
+
+    assert world.use.actions.get(run.id).status == "DONE"
+
+
 def test_a_look_that_was_cut_off_is_continued_by_one_process_at_a_time(world: World) -> None:
     queue = world.queue()
     for _ in range(32):

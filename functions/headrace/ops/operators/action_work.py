@@ -85,8 +85,10 @@ class ActionWork(ServicePart):
             return None
         until = self.now() + _SLICE
         after = self.service.jobs.step(run, lambda: self.now() < until and time_left() > 0)
-        if (after or run).rests:
-            self.store.drop_record(UNDER_WAY, run.id)
+        latest = after or run
+        found = latest.started_at is None and not latest.goes_on
+        if latest.has_ended or (found and mark.version == latest.mark().version):
+            self.store.drop_record(UNDER_WAY, run.id, version=mark.version)
         return None if after is None else after.at - run.at
 
     def visit(self, job: Action) -> Action:

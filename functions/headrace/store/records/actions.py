@@ -102,11 +102,6 @@ class Action(Job):
         return self.status in {ActionStatus.LOOKING, ActionStatus.RUNNING}
 
     @property
-    def rests(self) -> bool:
-        """Whether the service has nothing to do: it has ended, or its dry run was not confirmed."""
-        return self.has_ended or (self.started_at is None and not self.goes_on)
-
-    @property
     def complete(self) -> bool:
         """Whether there is nothing left to do but to end it."""
         done = self.status is ActionStatus.RUNNING and self.at == self.total
@@ -150,9 +145,13 @@ class Action(Job):
         return Record(KIND, self.name, body, self.version, self.expires_at)
 
     def mark(self) -> Record:
-        """Return the mark that there is something to do."""
-        body = {"as_of": self.as_of.isoformat()}
-        return Record(UNDER_WAY, self.name, body, expires_at=self.as_of + FOUND_KEPT)
+        """Return the mark that there is something to do.
+
+        The mark of a begun action has another version than the mark of its dry run, which a slow
+        process may still remove.
+        """
+        body, version = {"as_of": self.as_of.isoformat()}, 1 if self.started_at is None else 2
+        return Record(UNDER_WAY, self.name, body, version, expires_at=self.as_of + FOUND_KEPT)
 
     @classmethod
     def of(cls, record: Record) -> Self:

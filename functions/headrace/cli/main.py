@@ -136,7 +136,9 @@ def _refused(session: CliSession, error: HeadraceError) -> str:
     if detail != error.detail:
         return f"{detail}: is it running? {session.named_by()}"
     if missing := _NO_QUEUE.fullmatch(error.detail):
-        return f"{error.detail}: create it with `headrace queue create {missing[1]}`"
+        near = _near_queue(session, missing[1])
+        meant = f"did you mean {near}? Else create" if near else "create"
+        return f"{error.detail}: {meant} it with `headrace queue create {missing[1]}`"
     more = [f"{one.field} {one.message}" for one in error.errors if one.message not in error.detail]
     request_id = getattr(error, "request_id", None)
     if request_id and error.status >= HeadraceError.status:
@@ -144,6 +146,17 @@ def _refused(session: CliSession, error: HeadraceError) -> str:
     if isinstance(error, Unauthenticated):
         more.append(session.key_named_by())
     return "; ".join([error.detail, *more])
+
+
+def _near_queue(session: CliSession, name: str) -> str | None:
+    """Return the name of a queue that is similar to *name*, if the key may list queues."""
+    from difflib import get_close_matches  # noqa: PLC0415 (not for --help)
+
+    try:
+        names = [queue.name for queue in session.client.list_queues()]
+    except HeadraceError:
+        return None
+    return next(iter(get_close_matches(name, names, n=1)), None)
 
 
 @click.group(

@@ -151,3 +151,13 @@ def test_the_key_can_come_from_a_file(tmp_path: Path) -> None:
 
     assert sent == ["Bearer a-secret"]
     assert "a-secret" not in repr(session)
+
+
+def test_a_missing_queue_is_refused_with_the_nearest_name(headrace_service: MemoryService) -> None:
+    cli = Cli(headrace_service)
+    cli("queue", "create", "mail")
+
+    ran = cli("enqueue", "mial", "{}")
+
+    assert ran.code == 3
+    assert "there is no queue mial: did you mean mail?" in ran.error

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.client.sending import Report as Report
     from headrace.client.sending import previous as previous
     from headrace.client.worker import logs as logs
-    from headrace.client.worker.observing import Observer as Observer
+    from headrace.client.worker.service import Observer as Observer
     from headrace.client.worker.telemetry import otel as otel
     from headrace.client.worker.telemetry.prometheus import PrometheusMetrics as PrometheusMetrics
     from headrace.client.worker.worker import Worker as Worker
@@ -90,7 +90,7 @@ _FROM: Final = {
     "NewTask": "headrace.client.sending",
     "NotEnqueued": "headrace.domain.errors",
     "NotFound": "headrace.domain.errors",
-    "Observer": "headrace.client.worker.observing",
+    "Observer": "headrace.client.worker.service",
     "PayloadTooLarge": "headrace.domain.errors",
     "QueueExists": "headrace.domain.errors",
     "RateLimited": "headrace.domain.errors",

@@ -27,7 +27,7 @@ from headrace.wire.service import WorkerSeen
 if TYPE_CHECKING:
     from headrace.client.app.app import App
     from headrace.client.client import Client
-    from headrace.client.worker.observing import Observer
+    from headrace.client.worker.service import Observer
 
 
 def _queues(texts: tuple[str, ...], *, strict: bool) -> list[str] | dict[str, float] | None:

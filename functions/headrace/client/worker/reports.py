@@ -11,7 +11,12 @@ from headrace.client.app.outcomes import HardTimeLimit, SoftTimeLimit, Stopped
 from headrace.client.sending import Failure, Report
 from headrace.client.threads import UNTIL_WOKEN
 from headrace.client.worker.inflight import InflightTask
-from headrace.client.worker.service import ANSWER_SECONDS, CallBackoff, WorkerParts, WorkerService
+from headrace.client.worker.service import (
+    ANSWER_SECONDS,
+    CallBackoff,
+    WorkerParts,
+    WorkerService,
+)
 from headrace.domain.errors import (
     Forbidden,
     InvalidRequest,

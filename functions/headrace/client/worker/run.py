@@ -13,7 +13,12 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.client.app.attempts import cancel
-from headrace.client.app.outcomes import Cancelled, HardTimeLimit, SoftTimeLimit, Stopped
+from headrace.client.app.outcomes import (
+    Cancelled,
+    HardTimeLimit,
+    SoftTimeLimit,
+    Stopped,
+)
 from headrace.client.sending import Report
 from headrace.client.threads import Died, call_on_death
 from headrace.client.worker.inflight import InflightTask, Interruption, RunningHandler

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final, TypeAlias, Unpack
 
 from headrace.client.app.app import App
+from headrace.client.app.execution import TaskRoute
 from headrace.client.app.sync import (
     AppSync,
     StepOutcome,
@@ -25,11 +26,10 @@ from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.sending import Report
 from headrace.client.threads import Died
-from headrace.client.worker.observing import Observer, notify
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import Forbidden, NotFound, VersionMismatch
 from headrace.safe_logging import safe_logger
-from headrace.wire.tasks import Dequeued, Reported
+from headrace.wire.tasks import Dequeued, LeasedTask, Reported
 
 Monotonic: TypeAlias = Callable[[], float]
 
@@ -153,6 +153,34 @@ class ServiceClock:
         return instant.timestamp() - self._known[2]
 
 
+class Observer:
+    """Is notified of what the worker does, in its threads; override the methods that you need.
+
+    An error that a method raises is logged and changes nothing.
+    """
+
+    def taken(self, queue: str, count: int) -> None:
+        """*count* tasks of *queue* were leased by one call."""
+
+    def started(self, task: LeasedTask, route: TaskRoute) -> None:
+        """A handler is about to run."""
+
+    def ended(self, task: LeasedTask, route: TaskRoute, outcome: str, seconds: float) -> None:
+        """A handler has run; *outcome* is the status of its report, ``LOST`` or ``CANCELLED``."""
+
+    def settled(self, task: LeasedTask, route: TaskRoute, outcome: str) -> None:
+        """The service has taken the report of an attempt.
+
+        *outcome* is the status of the report; instead of ``FAILED`` it is ``RETRY`` or ``DEAD``.
+        """
+
+    def lost(self, task: LeasedTask, why: str) -> None:
+        """A lease, or the report of a task, was lost."""
+
+    def cancelled(self, task: LeasedTask) -> None:
+        """The worker has heard that *task* was cancelled; its result is ignored."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerParts:
     """What all parts of a worker share.
@@ -171,8 +199,12 @@ class WorkerParts:
     died: Died
 
     def notify(self, event: str, *what: object) -> None:
-        """Notify the observers: call their method *event*."""
-        notify(self.observers, event, *what)
+        """Call the method *event* of each observer; log the errors that they raise."""
+        for observer in self.observers:
+            try:
+                getattr(observer, event)(*what)
+            except Exception:  # noqa: BLE001 (an observer must not harm the work)
+                _log.exception("%s failed", type(observer).__name__)
 
 
 class CallBackoff:

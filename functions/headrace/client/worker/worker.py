@@ -25,9 +25,9 @@ from headrace.client.worker.fetch import Fetched, Fetcher
 from headrace.client.worker.held import HeldTasks
 from headrace.client.worker.leases import Heartbeats, Registry
 from headrace.client.worker.logs import LogFormat
-from headrace.client.worker.observing import Observer
 from headrace.client.worker.service import (
     Monotonic,
+    Observer,
     ServiceClock,
     WorkerParts,
     WorkerService,

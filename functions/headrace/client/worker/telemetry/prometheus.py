@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from headrace.client.app.execution import TaskRoute
-from headrace.client.worker.observing import Observer
+from headrace.client.worker.service import Observer
 from headrace.wire.tasks import LeasedTask
 
 _SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)

@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CallGroup(WithResult[list[T_co]], Generic[T_co]):
-    """Calls that wait for the same, and not for each other.
+    """Calls that run side by side, after the same steps.
 
-    Raises InvalidRequest for what is no call, and for none: what waits for a group of nothing
-    would begin before what stands in front of it has ended.
+    Raises InvalidRequest for an argument that is no call, and for an empty group: steps after it
+    would start before the steps before it have ended.
     """
 
     calls: tuple[SpawnedTask, ...]
@@ -42,7 +42,7 @@ class CallGroup(WithResult[list[T_co]], Generic[T_co]):
             check_call(call, f"calls[{place}]")
 
     def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[list[T_co]]:
-        """Start them as a workflow of their own; see `Workflow.start`."""
+        """Start the calls as a workflow; see `Workflow.start`."""
         return chain(self).start(client, id=id)
 
     async def astart(
@@ -57,7 +57,7 @@ def group(*calls: FunctionCall[T]) -> CallGroup[T]: ...
 @overload
 def group(*calls: SpawnedTask) -> CallGroup[Any]: ...
 def group(*calls: SpawnedTask) -> CallGroup[Any]:
-    """Calls side by side, by themselves or in a `chain`."""
+    """Return calls that run side by side: start the group, or put it in a `chain`."""
     return CallGroup(calls)
 
 
@@ -113,9 +113,9 @@ def chord(
 
 
 def _after(call: SpawnedTask, before: Sequence[str], *, group: bool, first: bool) -> SpawnedTask:
-    """Return *call* as one of a chain, after the steps *before* it, which may be a *group*.
+    """Return *call* as a step of a chain, after the steps *before* it, which may be a *group*.
 
-    The members of a group that comes *first* are in its order, so that it needs no names.
+    The results of a group that comes *first* are in its order, so that the call needs no names.
     """
     results = results_named(call)
     if not results:

@@ -169,7 +169,7 @@ class Client:
             self._sleep(self._calls.wait_after(failure, request, tries))
 
     def run(self, operation: Operation[T]) -> T:
-        """Take the steps of *operation*, and return what it returns."""
+        """Take the steps of *operation*, and return its result."""
         try:
             step = next(operation)
             while True:

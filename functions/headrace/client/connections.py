@@ -1,4 +1,4 @@
-"""What a client's requests go through: its network, what stands in for it, or this process."""
+"""The connections of a client: to the network, to a test's transport, or to this process."""
 
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, Protocol
@@ -54,12 +54,12 @@ class _Connections(Protocol):
 class Connections(_Connections, Protocol):
     """What sends them.  Raises Unanswered."""
 
-    def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  one of its own making
+    def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  as build_request() returns it
     def close(self) -> None: ...
 
 
 class AsyncConnections(_Connections, Protocol):
     """The same for an event loop."""
 
-    async def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  likewise
+    async def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  as in Connections
     async def aclose(self) -> None: ...

@@ -35,9 +35,9 @@ def current_attempt() -> RunningAttempt | None:
 
 
 def within(ctx: RunningAttempt, run: Callable[[], R]) -> R:
-    """Call *run* and return its result, called as a part of *ctx*.
+    """Call *run* as a part of *ctx* and return its result.
 
-    What it does to context variables ends with it, so no attempt sees those of the one before.
+    Changes of context variables end with the call, so that no later attempt sees them.
     """
 
     def set_and_run() -> R:
@@ -67,7 +67,7 @@ Nothing is imported for it, and a task that has the tag, or no room for it, stay
 
 
 def traced(tags: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """*tags* with the present trace; as they are, if there is none."""
+    """Return *tags* with the current trace, if there is one."""
     known = tags or {}
     if TRACEPARENT in known or len(known) >= limits.TAGS:
         return tags

@@ -73,7 +73,7 @@ class _Filling:
         self._codec, self._create = codec, create_batch(id=id, **fields)
         self._gathered: dict[str, list[_Member]] = {}  # by queue
         self._place = 0  # of the next task
-        self._given: set[str | None] = set()  # ids of the program's own, which may come again
+        self._given: set[str | None] = set()  # ids that the program chose, which may repeat
         self._counted: set[str | None] = set()
         self._repeated: set[str | None] = set()  # members that were there before
         self._before = 0  # members when the block began

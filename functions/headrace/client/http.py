@@ -180,7 +180,7 @@ class HttpCalls:
                 return call.read(self._answer(response))
             except (msgspec.DecodeError, RecursionError) as error:
                 raise HeadraceError(
-                    f"{call.method} {call.path}: the answer is none of Headrace's: {error}"
+                    f"{call.method} {call.path}: the answer is not from Headrace: {error}"
                 ) from error
         where = f"{call.method} {call.path}"
         if status < _REFUSED:

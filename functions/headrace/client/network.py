@@ -59,7 +59,7 @@ class HttpxConnections(_HttpxRequests):
             return self._client.send(request)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
 
@@ -80,7 +80,7 @@ class AsyncHttpxConnections(_HttpxRequests):
             return await self._client.send(request)
 
     async def aclose(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._client.aclose()
 
 

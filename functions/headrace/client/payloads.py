@@ -30,7 +30,7 @@ _REFUSED: Final = 400
 
 
 class PayloadLost(HeadraceError):
-    """An uploaded payload is not there any more, or is not what was uploaded."""
+    """An uploaded payload is lost or damaged."""
 
     code = "payload_lost"
     title = "Payload lost"
@@ -107,7 +107,7 @@ def fetched(task: Task, to: str | os.PathLike[str]) -> Path:
 
 
 def _measured(stream: BinaryIO) -> tuple[int, str]:
-    """Return size and sha256 of what is left of *stream*, and go back.  Raises InvalidRequest."""
+    """Return size and sha256 of the rest of *stream*, and rewind it.  Raises InvalidRequest."""
     least, most = limits.UPLOAD_BYTES
     try:
         start = stream.tell()
@@ -150,7 +150,7 @@ def _put(granted: UploadGranted, stream: BinaryIO) -> None:
 
 
 def _pieces(url: str) -> Iterator[bytes]:
-    """Return what is at *url*, a part at a time.  Raises Unavailable and PayloadLost."""
+    """Yield the content at *url* in parts.  Raises Unavailable and PayloadLost."""
     if (path := _file_at(url)) is not None:
         try:
             with path.open("rb") as file:

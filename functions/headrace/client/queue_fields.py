@@ -66,10 +66,10 @@ class PriorityFields(TypedDict, total=False):
 
 
 class GroupFields(TypedDict):
-    """That tasks may be of groups, which take turns, and the shares of those that have not 1.
+    """How the groups of a queue take turns, and the shares of groups that do not have 1.
 
-    ``max_inflight_per_group`` is how many of each may be in flight; 0: any number.  A ``strict``
-    group does one after the other, in order; ``on_dead`` is what those behind a dead one do.
+    ``max_inflight_per_group`` limits the tasks of a group in flight; 0 is no limit.  A ``strict``
+    group runs one task after the other, in order; ``on_dead`` says what happens after a dead task.
     """
 
     mode: Literal["fair", "strict"]
@@ -93,14 +93,14 @@ TargetFields = TypedDict(  # as `lambda` is no name in a class
 
 
 class OnEndFields(TypedDict):
-    """The queue that is told of tasks that end, and of which ends (SUCCEEDED and DEAD)."""
+    """The queue to notify when a task ends, and for which ends: SUCCEEDED, DEAD or both."""
 
     queue: str
     states: NotRequired[Sequence[Literal["SUCCEEDED", "DEAD"]]]
 
 
 class AlertFields(TypedDict):
-    """The queue that is told of alerts, and at least one limit: seconds, tasks in a minute."""
+    """The queue to notify of alerts, and at least one limit: seconds, or tasks in a minute."""
 
     queue: str
     oldest_ready_seconds: NotRequired[float | None]

@@ -153,9 +153,9 @@ class FunctionCall(SpawnedTask, WithResult[R_co]):
         default=None, compare=False, repr=False, metadata={"sent": False}
     )
 
-    if not TYPE_CHECKING:  # checkers know by themselves what is missing
+    if not TYPE_CHECKING:  # type checkers report missing attributes
 
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (there is none)
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (always raises)
             """Raise AttributeError, which knows how a call is enqueued at once."""
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _ENQUEUES:
@@ -269,7 +269,7 @@ def callback_entry(task: SpawnedTask, codec: Codec, *, path: str) -> dict[str, A
 
 
 def is_built_in(payload: object, name: str) -> bool:
-    """Tell whether *payload* calls the built-in task of this name."""
+    """Return whether *payload* calls the built-in task of this name."""
     return isinstance(payload, dict) and payload.get("task") == name
 
 
@@ -291,7 +291,7 @@ def _report_entry(report: Report, codec: Codec, path: str) -> dict[str, Any]:
     if report.retryable:
         del entry["retryable"]
     if report.spawn:
-        # Without an id of its own a child gets one that the service makes of the lease.
+        # The service derives the id of a child without one from the lease.
         entry["spawn"] = [
             _spawned_entry(child, codec, f"{path}.spawn[{number}]")
             for number, child in enumerate(report.spawn)

@@ -23,10 +23,10 @@ RETRIES: Final = 6  # tries of a call after the first
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where a service is, and the key to it; ``timeout`` is seconds for one try of one call.
+    """The address of a service and a key; ``timeout`` is seconds for one try of one call.
 
     The path of a file in ``url`` is absolute, whatever folder the process changes to later.  A
-    file, or the tables of a deployment, have no key of ours: who may use them is admin.
+    file and the tables of a deployment need no key: their users are admins.
     """
 
     url: str

@@ -17,7 +17,7 @@ Died: TypeAlias = Callable[[BaseException], None]
 """Takes the error that has ended a thread; called in that thread."""
 
 Step: TypeAlias = Callable[[], float | None]
-"""Does something once; returns the seconds to rest before the next time, or None: there is none."""
+"""Does something once; returns the seconds until the next step, or None for the last one."""
 
 UNTIL_WOKEN: Final = 3600.0
 
@@ -25,11 +25,11 @@ _HANGUP: Final = getattr(signal, "SIGHUP", None)  # not on Windows
 
 
 class PeriodicThread:
-    """Takes steps in a thread of its own, never two at a time, until one is the last or `stop`.
+    """Takes steps in a thread, one at a time, until the last step or `stop`.
 
-    What runs is in the step, which a test takes by hand.  A step that raises is logged with its
-    traceback, and the next comes all the same.  In a ``with`` block it runs beside what is in
-    there, and the step under way at the end is waited for.
+    Tests call the step themselves.  An error of a step is logged with its traceback, and the next
+    step follows.  In a ``with`` block the thread runs during the block, whose end waits for the
+    current step.
     """
 
     def __init__(
@@ -146,8 +146,8 @@ def in_turn(*steps: Step) -> Step:
 def stop_signals() -> list[signal.Signals]:
     """Return the signals by which a program is asked to stop.
 
-    A terminal that closes is one (SIGHUP), unless the program leaves that alone, as under nohup,
-    or has a use of its own for it.
+    They include SIGHUP, for a terminal that closes, unless the program ignores it, as under nohup,
+    or handles it.
     """
     numbers = [signal.SIGTERM, signal.SIGINT]
     if _HANGUP is not None and signal.getsignal(_HANGUP) is signal.SIG_DFL:
@@ -174,7 +174,7 @@ def signals_to(stop: Callable[[], None]) -> Iterator[None]:
     def received_one(number: int, _frame: FrameType | None) -> None:
         nonlocal received
         if received and number == _HANGUP:
-            return  # nobody asks again: a shell and its terminal both send it
+            return  # a shell and its terminal both send the signal
         received += 1
         if received > 1:
             restore()

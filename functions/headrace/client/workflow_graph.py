@@ -1,9 +1,9 @@
-"""Which batches a workflow takes, so that any number of steps may wait for any number of others.
+"""The batches of a workflow, in which any number of steps may wait for any number of others.
 
-A step that waits is made by a batch of those that it waits for, its *join*.  A task is in four
-batches at most, and a step is in the whole, and in those that its call names: the *room* that is
-left is three joins, or fewer.  Where more steps wait for one, *relays* stand between: tasks that do
-nothing, made as steps are, each in up to four joins.  Steps that wait for the same share the first.
+A batch of the steps before it, its *join*, makes a step.  A task is in four batches at most.  A
+step is in the batch of the whole workflow and in the batches that its call names, which leaves
+*room* for three joins or fewer.  If more steps wait for one, *relays* are put between: tasks that
+do nothing, each in up to four joins.  Steps that wait for the same steps share the first relay.
 """
 
 from collections import Counter
@@ -53,7 +53,7 @@ class WorkflowGraph:
         return graph
 
     def last_first(self) -> list[str]:
-        """Return the nodes that wait, each behind those that wait for it."""
+        """Return the nodes with a join, each after the nodes that wait for it."""
         order = TopologicalSorter({name: self.feeds.get(name, ()) for name in self.joins})
         return [name for name in order.static_order() if name in self.joins]
 

@@ -1,8 +1,8 @@
-"""Workflows that were started: looked at, cancelled, and waited for, with threads or a loop.
+"""Started workflows: to look at, to cancel and to wait for, with threads or an event loop.
 
-Who waits for steps waits first for their turn, then for their end.  A step has no task before its
-turn; the batch that makes it says which one it has become.  Where a step before it is dead, or all
-was cancelled, that never comes, and whoever waits is told.
+A wait for a step waits for its turn, then for its end.  A step has no task before its turn; the
+batch that makes the task shows its id.  If a step before it is dead, or the workflow was cancelled,
+the turn never comes, and the wait raises TaskDead.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -65,7 +65,7 @@ class StepsLook:
 
 @dataclass(slots=True)
 class StepsWaiting:
-    """Somebody who waits for the end of steps, *names*, of the workflow of an *id*.
+    """A wait for the end of the steps *names* of the workflow of an *id*.
 
     Raises NotFound for a name that the *plan* does not have.
     """
@@ -73,7 +73,7 @@ class StepsWaiting:
     id: str
     plan: StepsPlan
     names: Sequence[str]
-    _made: dict[str, str] = field(init=False)  # tasks of steps, as far as they are known
+    _made: dict[str, str] = field(init=False)  # the known tasks of steps
     _needed: set[str] = field(init=False)
     _pause: float = 0.0
 
@@ -176,9 +176,9 @@ class WorkflowState:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRun(Generic[T_co]):
-    """A workflow that was started, by its *id*; whoever knows that may look at it and cancel it.
+    """A started workflow.  Its *id* is enough to look at it and to cancel it.
 
-    Who has started it here knows its steps too: it may wait for results.
+    The program that started it knows its steps too, and may wait for results.
     """
 
     id: str
@@ -210,9 +210,9 @@ class WorkflowRun(Generic[T_co]):
         return self.client.run(_state(self.id))
 
     def cancel(self) -> int:
-        """Cancel the whole: no step is made any more, and those that have not ended are cancelled.
+        """Cancel the workflow: no more steps are made, and waiting and running steps are cancelled.
 
-        Returns how many are, by this call.  Raises NotFound.
+        Returns how many steps this call cancelled.  Raises NotFound.
         """
         return self.client.cancel_batch(self.id).cancelled
 
@@ -228,10 +228,10 @@ class AsyncWorkflowRun(Generic[T_co]):
     @overload
     async def result(self, step: None = None, *, timeout: Duration | None = None) -> T_co: ...  # noqa: ASYNC109  as the synchronous twin
     @overload
-    async def result(self, step: "StepName[T]", *, timeout: Duration | None = None) -> T: ...  # noqa: ASYNC109  likewise
+    async def result(self, step: "StepName[T]", *, timeout: Duration | None = None) -> T: ...  # noqa: ASYNC109  as in WorkflowRun
     @overload
-    async def result(self, step: str, *, timeout: Duration | None = None) -> Any: ...  # noqa: ANN401, ASYNC109  of a name alone; likewise
-    async def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109  likewise
+    async def result(self, step: str, *, timeout: Duration | None = None) -> Any: ...  # noqa: ANN401, ASYNC109  of a name alone; as in WorkflowRun
+    async def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109  as in WorkflowRun
         """Wait for the end of a step and return its result; as that of WorkflowRun."""
         waiting = _Waiting(self.id, self.plan, step, timeout)
         return await self.client.run(waiting.result(self.client.clock))
@@ -246,7 +246,7 @@ class AsyncWorkflowRun(Generic[T_co]):
 
 
 class _Waiting:
-    """Somebody who waits for the result of a step, or of the last one."""
+    """A wait for the result of a step, or of the last step."""
 
     def __init__(
         self, id: str, plan: "Workflow[Any] | None", step: str | None, timeout: Duration | None

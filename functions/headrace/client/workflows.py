@@ -54,9 +54,9 @@ else:
 T = TypeVar("T")
 
 OnFailure: TypeAlias = Literal["stop", "go_on"]
-"""What becomes of the steps that wait for one that is dead: none is made, or they are all the same.
+"""What happens to the steps after a dead step.
 
-With ``"stop"`` the workflow stays where it is, and goes on when the dead step is restarted.
+With ``"stop"`` they are not made until the dead step is restarted; with ``"go_on"`` they are made.
 """
 
 _NAME_LENGTH: Final = 32
@@ -83,10 +83,10 @@ class StepName(str, Generic[T_co]):
 
 
 class Workflow(Generic[T_co]):
-    """Steps, and which waits for which.
+    """A graph of steps.
 
     Args:
-        on_failure: what becomes of the steps that wait for a dead one: ``"stop"``, or ``"go_on"``.
+        on_failure: what happens to the steps after a dead step: ``"stop"``, or ``"go_on"``.
         on_ended: a call for when every step has ended.
         on_succeeded: a call for when every step has succeeded.
         on_failed: a call for when the first step is dead.
@@ -218,7 +218,7 @@ class Workflow(Generic[T_co]):
         return {name: root_id(id, place) for place, name in enumerate(names)}
 
     def before(self, name: str) -> set[str]:
-        """The nodes that make a step come, itself and relays among them: those that wait."""
+        """Return the nodes with a join that a step waits for, with itself and relays."""
         joins = self._graph().joins
         found, left = set[str](), [name]
         while left:
@@ -237,7 +237,7 @@ class Workflow(Generic[T_co]):
         return found if self._last_is_group else found[0]
 
     def read_step(self, name: str, task: Task) -> Any:  # noqa: ANN401  as the type hint says
-        """Return the result of a step by its *task*, which has ended.  Raises likewise."""
+        """Return the result of a step by its *task*, which has ended.  Raises as read()."""
         call = self.steps[name].call
         return (call.result_of if isinstance(call, FunctionCall) else result_of)(task)
 
@@ -279,7 +279,7 @@ def _check_client(client: object) -> None:
 
 
 def _check_step(task: Task, id: str) -> None:
-    """Raise InvalidRequest if *task*, which has the id of a step, is no step of the workflow."""
+    """Raise InvalidRequest if *task* has the id of a step but is not in the workflow."""
     if id not in task.batches:
         message = f"is taken: task {task.id} of queue {task.queue} is no step of workflow {id}"
         raise InvalidRequest.of("id", message)

@@ -26,7 +26,7 @@ def test_an_unknown_task_says_what_may_be_meant() -> None:
     )
     app = App()
     app.queue("mail", work=True)
-    assert f"inside the function {__name__}.outer, which has to run" in message(
+    assert f"inside the function {__name__}.outer, which the worker does not call" in message(
         app, f"{__name__}.outer.inner"
     )
     assert "typed or piped into a program" in message(app, "__main__.hello")

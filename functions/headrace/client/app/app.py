@@ -57,7 +57,7 @@ class App(TaskRunner):
 
     Args:
         client: how to reach the service; made from *url* and *key* when first needed.
-        async_client: likewise for event loops.
+        async_client: the same for event loops.
         url: where the service is, else ``HEADRACE_URL``.
         key: an API key, else ``HEADRACE_KEY``.
         codec: how payloads and results are written; the client's by default.
@@ -168,13 +168,13 @@ class App(TaskRunner):
     # --------------------------------------------------------------------------------- declaring
 
     def queue(self, name: str, *, work: bool = False, **settings: Unpack[QueueFields]) -> None:
-        """Declare a queue and its settings; ``headrace sync`` brings those to one that exists.
+        """Declare a queue and its settings; ``headrace sync`` updates a queue that exists.
 
-        Declare those that tasks are only moved or spawned to as well, so that a worker makes them.
-        A worker takes tasks from those with a task function or a handler, and from those with
-        *work*: where single calls go by ``options(queue=…)``, say.
+        Declare queues that tasks are only moved or spawned to as well, so that a worker makes them.
+        A worker takes tasks from queues with a task function or a handler, and from queues with
+        *work*, for example where single calls go by ``options(queue=…)``.
 
-        Raises TypeError for a setting that is none, InvalidRequest for a value out of its limits.
+        Raises TypeError for an unknown setting, InvalidRequest for a value out of its limits.
         """
         self._queues.declare(name, settings)
         if work:
@@ -236,7 +236,7 @@ class App(TaskRunner):
             function: what to run; its arguments need names, and are checked by their type hints.
             queue: where its tasks go, else the app's default.
             name: what payloads call it, else module and function.
-            retry_on: exception classes that are retried, and no others: those are rejected; or a
+            retry_on: exception classes that are retried; all others are rejected.  Or a
                 mapping of such to the wait before the retry, or to a RetryStrategy of their own.
             reject_on: exception classes that are rejected: dead at once.
             timeout: the attempt has failed after that.

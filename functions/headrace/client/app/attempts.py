@@ -69,7 +69,7 @@ class AttemptRun:
         return within(self._ctx, lambda: self._ended(self._run()))
 
     async def run_async(self) -> Report | None:
-        """Run it in this event loop, likewise."""
+        """Run it in this event loop; return the report, or None as run() does."""
         with part_of(self._ctx):
             return self._ended(await self._run_async())
 
@@ -131,7 +131,7 @@ class AttemptRun:
         except Exception as error:  # noqa: BLE001 (of a codec of somebody else's, too)
             about = self._about()
             _log.error("the result of %s cannot be kept: %s", self._called, error, extra=about)
-            # To do the work again would not help, so nobody does.
+            # Another attempt would have the same result, so the task is not retried.
             failure = failure_of(error, private=self._codec.private)
             return Report.on(self._ctx.task, "FAILED", error=failure, retryable=False)
 
@@ -214,7 +214,7 @@ class AttemptRun:
 
     @property
     def _called(self) -> str:
-        """What ran, for the log, which has the task's id beside it."""
+        """The function that ran, for the log; the log shows the task's id beside it."""
         if isinstance(self._found, Exception):
             return f"a task of queue {self._ctx.queue}"
         return self._found.name
@@ -263,13 +263,13 @@ def unknown(task_name: object, queue: str, known: Iterable[str] = ()) -> Unknown
 
 
 def _remedy(name: str, known: Iterable[str]) -> str:
-    """Return what to do about a name that no task has here."""
+    """Return advice about a name that no task of the app has."""
     last = name.rpartition(".")[2]
     near = sorted(each for each in known if each.rpartition(".")[2] == last)[:_NEAR]
     if near:
         return (
-            f"did you mean {' or '.join(near)}? Whoever enqueues it has to import its module by the"
-            " name that the worker imports, or give the task one by name="
+            f"did you mean {' or '.join(near)}? The program that enqueues it must import its"
+            " module under the worker's name for it, or name the task with name="
         )
     if cannot_be_imported(name):
         return (
@@ -278,8 +278,8 @@ def _remedy(name: str, known: Iterable[str]) -> str:
         )
     if owner := _function_around(name):
         return (
-            f"it is declared inside the function {owner}, which has to run where the worker's app"
-            " is: declare it outside"
+            f"it is declared inside the function {owner}, which the worker does not call:"
+            " declare it outside"
         )
     return (
         "import the module that declares it where the worker's app is, or give the task that name"

@@ -39,7 +39,7 @@ def seconds(field: str, value: object, bounds: tuple[float, float]) -> float:
 
 
 def optional(field: str, value: object, bounds: tuple[float, float]) -> float | None:
-    """The same, unless it is None."""
+    """Return a duration as seconds within *bounds*, or None.  Raises InvalidRequest."""
     return None if value is None else seconds(field, value, bounds)
 
 
@@ -107,7 +107,7 @@ W = TypeVar("W", bound=StrEnum)
 def one_of(field: str, value: object, words: type[W]) -> W:
     """Return *value* as one of *words*.  Raises InvalidRequest."""
     try:
-        return words(value)  # type: ignore[arg-type]  # it says itself what is none
+        return words(value)  # type: ignore[arg-type]  # a wrong type raises ValueError
     except ValueError:
         known = ", ".join(words)
         raise wrong(field, f"must be one of {known}, not {value!r:.140}") from None

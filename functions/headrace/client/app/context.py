@@ -102,11 +102,11 @@ class Context:
         return self.task.payload
 
     def download(self, to: str | os.PathLike[str]) -> Path:
-        """Write the payload that the task's producer has uploaded to the path *to*; return that.
+        """Write the payload that the task's producer has uploaded to the path *to*; return *to*.
 
-        It comes a part at a time, whatever its size; a coroutine calls it by
-        ``asyncio.to_thread``.  Raises InvalidRequest where there is none, Unavailable, and
-        `Reject` where it is lost or is not what was uploaded.
+        The payload is read in parts, whatever its size; a coroutine calls this by
+        ``asyncio.to_thread``.  Raises InvalidRequest if there is no upload, Unavailable, and
+        `Reject` if the upload is lost or damaged.
         """
         from headrace.client.payloads import PayloadLost, fetched  # noqa: PLC0415  few tasks need it
 

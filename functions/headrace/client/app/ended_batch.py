@@ -59,7 +59,7 @@ class EndedBatch:
         return f"<batch {self.id}: {self.succeeded} of {self.total} succeeded>"
 
     def members(self) -> Sequence[BatchResult]:
-        """Return the members of the batch as they ended, those that failed too.
+        """Return all members of the batch as they ended, dead members too.
 
         Raises RuntimeError where it cannot return all of them, as results() does.
         """
@@ -68,9 +68,9 @@ class EndedBatch:
     def results(self) -> list[JsonValue]:
         """Return the results of the members that succeeded, in the order they were enqueued.
 
-        Of a batch of more than a hundred members each is read by a call of its own.
-        Raises RuntimeError where it cannot return all of them: their tasks are no longer kept, or
-        have ids of their own and are more than a hundred.
+        A batch of more than a hundred members takes a call for each member.
+        Raises RuntimeError if a result is missing: a task is no longer kept, or there are more
+        than a hundred tasks whose ids the program chose.
         """
         return self._known().client.run(self._results())
 
@@ -136,8 +136,8 @@ class EndedBatch:
             if task is None or id not in task.batches:
                 raise RuntimeError(
                     f"batch {id} has {total} members, and not all can be read: they were deleted or"
-                    " are no longer kept, the key may not see their queue, or they were not added"
-                    " by client.batch() or a group without ids of their own"
+                    " are no longer kept, the key may not see their queue, or"
+                    " the program chose their ids"
                 )
             one = BatchResult(
                 id=task.id, queue=task.queue, state=task.state, result_json=task.result_json
@@ -173,7 +173,7 @@ class EndedBatch:
         }
 
     def _results(self) -> Operation[list[JsonValue]]:
-        """Return the results of those that succeeded.  Raises RuntimeError if one is missing."""
+        """Return the results of succeeded members.  Raises RuntimeError if a result is missing."""
         members = yield from self._members()
         ended = self.succeeded + self.dead
         if ended + self.deleted == self.total and self._listed < ended:

@@ -63,13 +63,13 @@ class AttemptControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskRoute:
-    """Where a task goes: how it is run, under which name, and its time limits in seconds.
+    """How a task is run: by which function, and within which time limits in seconds.
 
-    With ``isolate`` it runs in a child process.  ``asked`` is the name that the payload asks for,
-    where the app has nothing of that name.
+    With ``isolate`` it runs in a child process.  ``asked`` is the name in the payload, if the app
+    has no function of that name.
 
-    A ``sync`` route is run by ``execute`` in a thread or process, an ``async`` one by
-    ``execute_async`` in an asyncio task of its own.
+    ``execute`` runs a ``sync`` route in a thread or process; ``execute_async`` runs an ``async``
+    route in an asyncio task.
     """
 
     kind: Literal["sync", "async"]
@@ -81,5 +81,5 @@ class TaskRoute:
 
     @property
     def title(self) -> str:
-        """What logs call it; metrics have ``name``, lest each payload make a series of its own."""
+        """The name in logs.  Metrics use ``name``, so that payloads cannot create new series."""
         return self.name if self.asked is None else self.asked

@@ -1,7 +1,7 @@
-"""What becomes of an attempt by the class of the exception that its handler raised.
+"""The outcome of an attempt by the class of the exception that its handler raised.
 
-Classes are taken as ``except`` takes them: one stands for those derived from it.  Where several of
-those declared fit, the nearest in the exception's ``__mro__`` counts, in whatever order they stand.
+A class includes its subclasses, as in ``except``.  If several declared classes fit, the nearest in
+the exception's ``__mro__`` counts, whatever their order.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ _NEVER: Final = AfterFailure(retryable=False)
 
 @dataclass(frozen=True, slots=True)
 class ErrorRules:
-    """What a task does about classes of exceptions; nothing unless some are declared."""
+    """The outcome for each declared class of exceptions."""
 
     by_class: Mapping[type[Exception], Rule] = field(default_factory=dict)
     others_rejected: bool = False

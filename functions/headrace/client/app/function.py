@@ -249,9 +249,9 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
         """A short form for logs, without secrets."""
         return f"<task {self.name} of queue {self.queue}>"
 
-    if not TYPE_CHECKING:  # checkers know by themselves what is missing
+    if not TYPE_CHECKING:  # type checkers report missing attributes
 
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (there is none)
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (always raises)
             """Raise AttributeError, which knows what other task queues call it."""
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in ELSEWHERE:

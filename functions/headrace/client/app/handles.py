@@ -73,9 +73,9 @@ class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
             return result
 
     def updates(self, timeout: Duration | None = None) -> Iterator[JsonValue]:
-        """Go through the progress that the task's handler shows, until the task has ended.
+        """Yield the progress that the task's handler shows, until the task has ended.
 
-        It may end dead: ``result()`` says so.  Raises TimeoutError and NotFound as that does.
+        ``result()`` shows whether the task succeeded.  Raises TimeoutError and NotFound.
         """
         task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
         with if_kept(task_id):
@@ -102,7 +102,7 @@ class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=Tr
             result: T_co = self._result_of(ended)
             return result
 
-    async def updates(self, timeout: Duration | None = None) -> AsyncIterator[JsonValue]:  # noqa: ASYNC109  likewise
+    async def updates(self, timeout: Duration | None = None) -> AsyncIterator[JsonValue]:  # noqa: ASYNC109  as in result()
         """Go through the progress of the task until it has ended; as that of EnqueuedTask."""
         task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
         with if_kept(task_id):

@@ -111,7 +111,7 @@ def _relay(_ctx: Context) -> None:
 
 
 def built_in() -> dict[str, RawHandler]:
-    """Return what works on loads, and on relays of workflows."""
+    """Return the handlers of loads and of relays of workflows, by their names."""
     return {LOAD: _handler(LOAD, _make), RELAY_TASK: _handler(RELAY_TASK, _relay)}
 
 

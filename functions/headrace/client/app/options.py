@@ -140,7 +140,7 @@ _EXCLUSIVE: Final = (
 
 
 class Options:
-    """The options of a task besides its arguments: those that were *given*, checked.
+    """The given options of a task, checked.
 
     Raises InvalidRequest naming the option.
     """

@@ -86,7 +86,7 @@ class Stopped(BaseException):
 
 
 class Cancelled(LeaseLost):
-    """Thrown when the task was cancelled: nobody wants it done, and nothing is reported of it.
+    """Thrown when the task was cancelled; the worker reports nothing.
 
     The handler may catch it and undo what it has begun.
     """
@@ -96,18 +96,18 @@ class Cancelled(LeaseLost):
 
 
 def failure_of(error: BaseException, *, private: bool) -> Failure:
-    """Return type, message and traceback of *error*, the traceback's end where it is too long.
+    """Return type, message and traceback of *error*; a long traceback keeps its end.
 
-    There is no traceback of what failed before the handler was reached.
+    An error before the call of the handler has no traceback.
 
-    With *private* True only the type is told: messages and tracebacks quote what was worked on.
+    With *private* True only the type is returned: messages and tracebacks may quote the payload.
     """
     kind = _fitted(type_of(error), _TYPE_ROOM)
     if private:
         return Failure(kind, _WITHHELD)
     formatted = traceback.TracebackException(type(error), error, from_the_handler(error))
     message = _fitted(str(formatted), _MESSAGE_ROOM)
-    if not formatted.stack:  # it never came to the handler, so there is no more to tell
+    if not formatted.stack:  # the handler was not called
         return Failure(kind, message)
     room = _ROOM - _size(kind) - _size(message)
     return Failure(kind, message, _fitted("".join(formatted.format()), room, end=True))
@@ -160,7 +160,7 @@ def _size(text: str) -> int:
 
 
 def checked_choice(value: OnLargeResult | None) -> OnLargeResult | None:
-    """Return *value* if it may be chosen; None is: fail.  Raises InvalidRequest."""
+    """Return *value* if it is a choice; None fails the attempt.  Raises InvalidRequest."""
     if value is None or value in _CHOICES:
         return value
     raise checks.wrong("on_large_result", f"must be one of {', '.join(_CHOICES)}, not {value!r}")

@@ -34,8 +34,8 @@ _RETENTION: Final = QueueSettings().history_retention_in_seconds
 class AppQueues:
     """The queues of an app, each with the settings it is made with.
 
-    They are in order of declaration, but a queue that the alerts or ends of another one go to comes
-    before that.  A worker makes all of them, and takes tasks from those that `work` names.
+    Queues are in order of declaration, but a queue for alerts or ends comes before the queues that
+    refer to it.  A worker makes all of them, and takes tasks from the queues that `work` names.
     """
 
     def __init__(self, *, create: bool) -> None:
@@ -50,7 +50,7 @@ class AppQueues:
 
     @property
     def settings(self) -> Mapping[str, Settings]:
-        """The settings of all queues, those that others refer to first."""
+        """The settings of all queues; a queue that others refer to comes first."""
         found: dict[str, Settings] = {}
 
         def add(name: str, path: frozenset[str]) -> None:
@@ -95,7 +95,7 @@ class AppQueues:
             raise checks.wrong("unique_for", message)
 
     def ensure(self) -> Operation[None]:
-        """Make those that are missing; existing ones stay as they are.
+        """Make the queues that are missing; existing queues are not changed.
 
         Raises NotFound naming the command when this is not wanted or the key may not.
         """
@@ -111,7 +111,7 @@ class AppQueues:
     def make(
         self, name: str, missing: NotFound, path: frozenset[str] = frozenset()
     ) -> Operation[None]:
-        """Make a queue, after those that it refers to and that are not in *path*.
+        """Make a queue, after the queues that it refers to and that are not in *path*.
 
         Raises NotFound naming the command when it may not be made.
         """
@@ -198,7 +198,7 @@ class Posting:
         return found
 
     def _forget_closed_loops(self) -> None:
-        """Let go of the clients that nothing can use again; their connections go with them.
+        """Drop the clients of closed loops, with their connections.
 
         A client refers to its loop, so that neither would ever be collected.
         """

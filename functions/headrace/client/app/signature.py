@@ -22,7 +22,7 @@ from headrace.domain.errors import FieldError
 from headrace.domain.values import convert, decoder
 
 TypeHint: TypeAlias = Any
-"""What stands behind the colon of a parameter; more than a class, so no type of it says more."""
+"""The type hint of a parameter: not only a class, so it has no narrower type."""
 
 PROGRAM: Final = "__main__"
 _PROGRAMS: Final = (PROGRAM, "__mp_main__")  # the second in a process spawned by the first
@@ -68,12 +68,11 @@ def _importable_name(program: ModuleType | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The parameters of a function, its ``Context`` aside.
+    """The parameters of a function, without its ``Context``.
 
-    ``hints`` has every argument in order, ``positional`` those that may be given without a name,
-    ``defaults`` those that may be left out; ``context`` names the parameter that gets the context.
-    ``result`` is the hint of what it returns, Any where that is known to checkers only, or is
-    nothing that travels as JSON.
+    ``hints`` has every argument in order, ``positional`` the arguments that need no name,
+    ``defaults`` the optional arguments; ``context`` names the parameter that gets the context.
+    ``result`` is the hint of the result, or Any if only checkers know it or JSON has no such type.
     """
 
     function: str
@@ -195,7 +194,7 @@ class Signature:
 
 
 def _perhaps_context(name: str, hint: TypeHint) -> str:
-    """Return what to do about *name*, if it looks as if the Context were meant."""
+    """Return advice if *name* looks like a Context without its type hint."""
     if hint is Any and name in ("ctx", "context"):
         return f"; to get the context, write {name}: Context"
     return ""
@@ -291,7 +290,7 @@ def _checkable(hint: TypeHint, function: str, name: str) -> TypeHint:
 
 
 def _cannot_travel(info: object, seen: set[int]) -> type | None:
-    """Return the first class in a type that no JSON value becomes; None: there is none."""
+    """Return the first class in a type that JSON has no value for, or None."""
     if isinstance(info, msgspec.inspect.CustomType):
         return None if _is_json(info.cls) else info.cls
     if isinstance(info, tuple):

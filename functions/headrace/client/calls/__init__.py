@@ -32,7 +32,7 @@ POLL_HEADER: Final = "X-Poll-After"
 _UNITS: Final = re.compile(r"w=([0-9.]+), r=([0-9.]+)")
 _ACCEPTED: Final = 202
 _PLAIN_NAME: Final = re.compile(r"[\w~-][\w.~-]*", re.ASCII)
-"""A name that stands in a path as it is."""
+"""A name that needs no quoting in a path."""
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -146,7 +146,7 @@ def method_of(
             check_options(make, kwargs)
         return take(self, make(*args, **kwargs))
 
-    return method  # type: ignore[return-value]  # `wraps` gives `self` a name of its own
+    return method  # type: ignore[return-value]  # `wraps` renames `self`
 
 
 def path_of(*parts: str) -> str:
@@ -170,9 +170,9 @@ def _in_path(name: str) -> str:
 
 
 def params_of(**given: object) -> dict[str, str]:
-    """The query's parameters; None is left out.
+    """Return the parameters of a query, without those that are None.
 
-    Raises InvalidRequest naming the one that is an instant without a time zone.
+    Raises InvalidRequest naming an instant that has no time zone.
     """
     words = {name.removesuffix("_"): value for name, value in without_none(**given).items()}
     return {name: _parameter(name, value) for name, value in words.items()}
@@ -257,7 +257,7 @@ def lists(
 
 
 def json_body(value: object, *, path: str = "") -> bytes:
-    """Return *value* as the JSON of a request; entries that are None are left in.
+    """Return *value* as the JSON of a request, with its entries that are None.
 
     Raises InvalidRequest naming *path* if a text in it has half of a surrogate pair.
     """

@@ -69,7 +69,7 @@ def create_batch(
 
 
 def get_batch(id: str) -> ApiCall[BatchSeen]:
-    """Return a batch, as far as it is counted.  Raises NotFound."""
+    """Return a batch with its latest counts.  Raises NotFound."""
     return ApiCall("GET", path_of("batches", id), reads(BatchSeen))
 
 
@@ -80,11 +80,11 @@ def list_batches(
     query: str | None = None,
     limit: int | None = None,
 ) -> PagedCall[BatchSeen]:
-    """Go through the batches by id, which begins with *prefix*; ids made for them are by age.
+    """Yield the batches whose id begins with *prefix*, by id; ids of the service sort by age.
 
-    Without *parts*, those that stand within another come only where *prefix* names that too.
-    *query* narrows that, in the language of the console's search boxes: ``state:open dead:yes``.
-    Raises InvalidRequest that says where it is wrong.
+    Without *parts*, batches within another one are left out unless *prefix* names the outer one.
+    *query* narrows the list, in the language of the console's search: ``state:open dead:yes``.
+    Raises InvalidRequest with the place of an error in *query*.
     """
     return lists(
         path_of("batches"),
@@ -95,7 +95,7 @@ def list_batches(
 
 
 def member_id(batch_id: str, place: int) -> str:
-    """Return the id of the task at *place* among those that a block adds to a batch.
+    """Return the id of the task that a block adds to a batch at *place*.
 
     So a block that runs again adds no member twice, and a callback can read any number of members.
     """
@@ -139,9 +139,9 @@ def batch_results(id: str) -> SteppedCall[BatchResults]:
 def cancel_batch(id: str) -> SteppedCall[CancelledBatch]:
     """Cancel a batch with its members, or a workflow with its steps; ``cancelled`` is how many.
 
-    It takes no new members then, and ends.  Those that were cancelled before are not counted.
-    Where members have ids that nobody knows, every task that waits or is in flight is looked at.
-    Raises NotFound.
+    The batch takes no new members then, and ends.  Members cancelled before are not counted.
+    If the ids of some members are not known, the service reads every task that waits or is in
+    flight.  Raises NotFound.
     """
 
     def at(cursor: str | None) -> ApiCall[CancelledBatch]:
@@ -155,7 +155,7 @@ def cancel_batch(id: str) -> SteppedCall[CancelledBatch]:
 
 
 def batch_steps(id: str) -> ApiCall[BatchSteps]:
-    """Return the steps of a workflow: those that run, and those that wait.  Raises NotFound."""
+    """Return the running and the waiting steps of a workflow.  Raises NotFound."""
     return ApiCall("GET", path_of("batches", id, "steps"), reads(BatchSteps))
 
 

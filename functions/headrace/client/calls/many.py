@@ -1,4 +1,4 @@
-"""Calls about many tasks: lists, counts, and actions on those that filters hold for."""
+"""Calls about many tasks: lists, counts and actions by filter."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -58,10 +58,10 @@ def get_queue(name: str) -> ApiCall[Queue]:
 
 
 def list_queues(prefix: str | None = None, *, query: str | None = None) -> PagedCall[Queue]:
-    """Go through the queues by name, those that begin with *prefix*.
+    """Yield the queues whose name begins with *prefix*, by name.
 
-    *query* narrows that, in the language of the console's search boxes: ``paused:yes mail``.
-    Raises InvalidRequest that says where it is wrong.
+    *query* narrows the list, in the language of the console's search boxes: ``paused:yes mail``.
+    Raises InvalidRequest with the place of an error in *query*.
     """
     params = params_of(prefix=prefix, query=query, limit=limits.LIST_PAGE)
     return lists(path_of("queues"), Queues, lambda page: page.queues, params)
@@ -133,7 +133,7 @@ def purge_queue(
 
 
 def get_signing_secret(name: str) -> ApiCall[SigningSecret]:
-    """Return what signs the requests to the target of a queue, for ``webhooks.verify``."""
+    """Return the secret that signs requests to the target of a queue, for ``webhooks.verify``."""
     return ApiCall("GET", path_of("queues", name, "signing-secret"), reads(SigningSecret))
 
 
@@ -146,7 +146,7 @@ def rotate_signing_secret(name: str) -> ApiCall[SigningSecret]:
 
 
 def reindex_queue(name: str) -> ApiCall[Queue]:
-    """Have the index of a queue's ``indexed_fields`` built anew, in the background.
+    """Rebuild the index of a queue's ``indexed_fields``, in the background.
 
     Raises NotFound, and Conflict where nothing is indexed.
     """

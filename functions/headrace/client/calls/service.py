@@ -35,10 +35,10 @@ class _Made(Answer, frozen=True, kw_only=True):
 def create_key(
     name: str, role: str, queues: Sequence[str], *, expires_at: datetime | None = None
 ) -> ApiCall[NewKey]:
-    """Make a key for the queues that the patterns name; its secret is shown this once.
+    """Make a key for the queues that the patterns name; only this answer shows its secret.
 
-    It stops working at *expires_at*; None is never.  Raises KeyExists when a living key has the
-    name, and Conflict when it is made, and the answer with its secret was lost.
+    The key expires at *expires_at*; None is never.  Raises KeyExists if a living key has the name,
+    and Conflict if the key was made but the answer with its secret was lost.
     """
     body = {"name": name, "role": role, "queues": list(queues)}
     if expires_at is not None:
@@ -122,10 +122,10 @@ def call(
     params: Mapping[str, str] | None = None,
     body: JsonValue = None,
 ) -> ApiCall[Any]:
-    """Send any request, and return what its answer's JSON holds; None for an empty one.
+    """Send any request, and return the answer's JSON; None for an empty answer.
 
-    It is sent again where it surely did not arrive, with a method that may be repeated, and a
-    POST with an idempotency key.
+    The client repeats a request that did not arrive, a method that may be repeated, and a POST
+    with an idempotency key.
     Raises InvalidRequest for a *path* without its slash.
     """
     if not path.startswith("/"):

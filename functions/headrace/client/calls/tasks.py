@@ -99,7 +99,7 @@ UNKNOWN_HOLDER: Final = "the id of its window belongs to a task that this key ma
 
 
 def names_no_task(result: Enqueued) -> bool:
-    """Tell whether *result* is of a task that exists, without saying which or where."""
+    """Return whether *result* is about an existing task that the key may not see."""
     return result.outcome == "EXISTING" and result.task is None and result.queue is None
 
 
@@ -130,10 +130,10 @@ def delete_task(
     undo_in_seconds: float | None = None,
     reason: str | None = None,
 ) -> ApiCall[Undoable | None]:
-    """Delete a task; return what brings it back within *undo_in_seconds*, for ``undo``.
+    """Delete a task; return the undo that restores it within *undo_in_seconds*.
 
-    *reason* is why, for others to read in the audit.
-    Raises NotFound, or Inflight if that was to be respected.
+    The audit shows *reason*.
+    Raises NotFound, and with *if_not_inflight* Inflight.
     """
 
     def read(answer: RawAnswer) -> Undoable | None:
@@ -148,8 +148,8 @@ def delete_task(
 def cancel_task(id: str, *, reason: str | None = None) -> ApiCall[CancelledTask]:
     """End a task that waits or is in flight, and return it; its ``state`` is None if not kept.
 
-    *reason* is why, for others to read in the audit.
-    Raises NotFound, and Finished for one that has ended otherwise.
+    The audit shows *reason*.
+    Raises NotFound, and Finished for a task that has ended in another way.
     """
     body = without_none(reason=reason) or None
     return posts(path_of("tasks", id, "cancel"), reads(CancelledTask), body)

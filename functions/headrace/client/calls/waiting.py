@@ -75,15 +75,15 @@ def look_at_task(
 
 
 class LookPace:
-    """When to look again, for up to *timeout* seconds; None is without end.
+    """Decides when to look again, for up to *timeout* seconds; None is without end.
 
-    *turn* is how long the service may wait at most; 0: it cannot wait.  *clock* counts seconds.
+    *turn* is how many seconds the service may wait; 0: it cannot wait.  *clock* counts seconds.
     """
 
     def __init__(
         self, timeout: float | None, *, turn: float = WAIT_SECONDS, clock: Clock = monotonic
     ) -> None:
-        """Begin now.  Raises InvalidRequest for a timeout that is none."""
+        """Begin now.  Raises InvalidRequest for a negative timeout."""
         if timeout is not None and not timeout >= 0:
             raise InvalidRequest.of("timeout", f"must be None or at least 0, not {timeout!r}")
         self._clock, self._turn = clock, turn
@@ -164,8 +164,8 @@ def if_kept(id: str) -> Iterator[None]:
         yield
     except NotFound as missing:
         raise NotFound(
-            f"task {id} is not there any more: it has ended, and its queue keeps no such tasks"
-            " (history_retention_in_seconds, dead_letter_queue_config), or it was deleted"
+            f"task {id} is not there any more: it was deleted, or it has ended and its queue does"
+            " not keep it (history_retention_in_seconds, dead_letter_queue_config)"
         ) from missing
 
 

@@ -184,11 +184,15 @@ class BatchRunner:
                 return error
             cause = job_error(error)
             if cause is JobError.AWAY:
-                raise Unavailable(cause.value) from error
+                message = f"station {self._station.about}, batch {self._number}: {cause.value}"
+                raise Unavailable(message) from error
             if cause is JobError.OVER:
                 under.lost = under.called_off = True
             _LOG.warning(
-                "a job of station %s failed: %s", self._station.about, worker_error(error).message
+                "station %s, batch %d: a job failed, and the tasks at fault are looked for: %s",
+                self._station.about,
+                self._number,
+                worker_error(error).message,
             )
             return error
         return None
@@ -316,7 +320,11 @@ class BatchRunner:
         """End the station; the tasks that were found are dead if the transform works for others."""
         self._dead_letter(under, found.errors if found.works else {})
         cause = worker_error(error)
-        message = f"{why}: {cause.type}: {cause.message}"
+        message = (
+            f"station {self._station.about}, batch {self._number}: {why}: {cause.type}:"
+            f" {cause.message}. The other tasks were released: correct the transform, and start the"
+            " station again"
+        )
         raise StationFailed(message) from error
 
     def _part(self, under: _Under, ids: Sequence[str]) -> Exception | None:

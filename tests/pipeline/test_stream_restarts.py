@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 from headrace.client.threads import PeriodicThread
+from headrace.domain.change import Entry
 from headrace.domain.errors import LeaseLost
 from headrace.domain.ids import shown_lease
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import State
 from headrace.ops.delivery.reports import ReportStatus, TaskReport
+from headrace.ops.shared.leases import GroupStatuses
 from headrace.spark.sources import connect
 from headrace.spark.sources.connect import StoreConnection, opened, store
 from headrace.spark.sources.leasing import leased
@@ -114,9 +116,11 @@ def read(stream: QueueStream, start: Row, end: Row) -> list[Row]:
 
 def reap(harness: PipelineHarness) -> None:
     """Take back every lease that has lapsed, as the reaper does each minute."""
-    queue = harness.uses.queues.cached("in")
-    for place in queue.places(State.INFLIGHT):
-        list(harness.uses.reaping.lapsed(queue, place))
+    uses, tables = harness.uses, store(harness.connection)
+    held = tables.read([task.id for task in harness.tasks("in") if task.state is State.INFLIGHT])
+    entries = [Entry.of(task) for task in held.values()]
+    statuses = GroupStatuses(tables, uses.now)
+    list(uses.reaping.take_back(uses.queues.cached("in"), entries, statuses))
 
 
 def succeed(harness: PipelineHarness, rows: list[Row]) -> dict[str, int]:

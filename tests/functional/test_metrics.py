@@ -14,6 +14,7 @@ from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
 from headrace.client.worker.telemetry.queues import QueueMetrics, queues_of
 from headrace.testing import MemoryService
 from infra.launch import Launched, launched
+from tests.waiting import until
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana-dashboard.json"
 
@@ -25,7 +26,12 @@ def service() -> Iterator[Launched]:
         client.create_queue("other")
         client.enqueue("mail", 1)
         client.enqueue("mail", 2, delay_in_seconds=600)
+        until(lambda: 'headrace_queue_scheduled{queue="mail"} 1.0' in counted(running).text)
         yield running
+
+
+def counted(service: Launched) -> httpx2.Response:
+    return metrics(service, service.admin_key)
 
 
 def metrics(service: Launched, key: str | None) -> httpx2.Response:
@@ -36,7 +42,7 @@ def metrics(service: Launched, key: str | None) -> httpx2.Response:
 def test_the_service_shows_the_queues_of_the_key(service: Launched) -> None:
     with Client(service.url, service.admin_key) as client:
         secret = client.create_key("prometheus", "viewer", ["mail"]).secret
-    all_queues, own = metrics(service, service.admin_key), metrics(service, secret)
+    all_queues, own = counted(service), metrics(service, secret)
 
     assert all_queues.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'headrace_queue_ready{queue="mail"} 1.0' in own.text

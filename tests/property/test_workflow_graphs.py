@@ -49,7 +49,7 @@ class Story:
 
         @self.app.task(max_retries=100, name="step")
         def step(ctx: Context, place: int) -> int:
-            self.look(place, [] if ctx.batch is None else ctx.batch.results())
+            self.look(place, ctx.batch.results() if self.graph[place] else [])
             if self.chance.random() < 0.2:
                 raise ConnectionError("on the way")
             self.done.add(place)

@@ -72,6 +72,7 @@ def _played(world: World, played: Scenario, facts: Facts) -> list[str]:
 
 def _drain(world: World, played: Scenario, facts: Facts, background: Background) -> None:
     """Let every task end: resume queues, end schedules, work; restart what halts its group."""
+    background.attempt(lambda use: use.ticking.run())  # others may have ended long after its last
     for queue in played.queues:
         _try(world, "POST", f"/v1/queues/{queue}/resume")
         shown = _try(world, "GET", f"/v1/queues/{queue}/schedules")

@@ -110,7 +110,7 @@ def test_a_busy_target_is_shown_and_explained(world: World, run: PushRun) -> Non
     world.clock.forward(0.001)
     reasons = world.use.explain.reasons(world.see(waiting))
     assert ReasonCode.TARGET_BACKING_OFF in [reason.code for reason in reasons]
-    status = world.use.push_looks.of(world.use.queues.get("hooks"))
+    status = world.use.push_targets.status(world.use.queues.get("hooks"))
     assert status is not None
     assert (status.busy, dict(status.codes), status.p50) == ("503", {"503": 10}, 0.05)
     assert status.allowed < status.most == 10
@@ -162,7 +162,7 @@ def test_dispatchers_are_woken_for_queues_that_push_and_once_a_second(
     world: World, run: PushRun
 ) -> None:
     world.queue("plain")
-    waking = world.use.push_waking
+    waking = world.use.push_targets
     assert list(waking.for_arrivals(["hooks", "plain", "nowhere"])) == [("hooks", 0)]
     assert list(waking.for_arrivals(["hooks"])) == []
     assert list(waking.for_timer()) == []

@@ -444,8 +444,8 @@ def the_dispatcher(of: Stories) -> None:
     use.push.deliveries.service.sleep, use.push.deliveries.arrivals = of.clock.forward, None
     start = of.clock()
     use.monotonic = lambda: of.clock().timestamp() - start.timestamp()
-    due = list(use.push_waking.for_timer())
-    assert use.push_waking.backing_off(queue for queue, _ in due) == 0
+    due = list(use.push_targets.for_timer())
+    assert use.push_targets.backing_off(queue for queue, _ in due) == 0
     assert due
     answers = itertools.cycle([TargetAnswer(200), TargetAnswer(422), TargetAnswer(500)])
     for name in ("hooks", "fair", "bare"):

@@ -92,7 +92,7 @@ def show(context: RequestContext) -> Reply:
     stats = use.stats.of(queue.name)
     on_duty = use.listening.on_duty_lately()
     lists = context.allows(Permission.LIST, queue.name)
-    push = use.push_looks.of(queue)
+    push = use.push_targets.status(queue)
     wanted = TaskQuery(context)
     if wanted.queue not in (None, queue.name) and not wanted.errors:
         return Redirect(context.url(urls.QUEUE, wanted.query(), queue=wanted.queue))

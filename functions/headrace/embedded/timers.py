@@ -245,14 +245,14 @@ class Dispatchers:
 
     def arrived(self, names: Iterable[str]) -> None:
         """Start dispatchers for the tasks that arrived in these queues."""
-        for queue, number in self._use.push_waking.for_arrivals(names):
+        for queue, number in self._use.push_targets.for_arrivals(names):
             self._start(queue, number)
 
     def step(self) -> float:
         """Start dispatchers for tasks that become due; return the seconds to wait."""
         push, now = self._use.push, self._monotonic()
         if now - self._looked_at >= _TARGETS_EVERY:
-            self._known = [name for name, _ in self._use.push_waking.targets()]
+            self._known = [name for name, _ in self._use.push_targets.targets()]
             self._looked_at = now
         for name in self._known:
             target, due = push.target_of(name), push.seconds_to_work(name)

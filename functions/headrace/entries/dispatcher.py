@@ -19,7 +19,7 @@ from headrace.runtime.wiring import current_service, prepare
 _MINUTE_SECONDS: Final = 50.0
 
 logger = Logger()
-prepare("queues", "push", "push_waking", "leases", "tokens", "slots", "reports", "signing")
+prepare("queues", "push", "push_targets", "leases", "tokens", "slots", "reports", "signing")
 
 
 @logger.inject_lambda_context
@@ -44,10 +44,10 @@ def _run(context: LambdaContext, event: Mapping[str, Any]) -> dict[str, Any]:
     use = current_service()
     with runs_again(use.settings.function, lambda again: _run(context, again)) as again:
         if "queue" not in event:
-            due = list(use.push_waking.for_timer())
+            due = list(use.push_targets.for_timer())
             started = sum(again({"queue": queue, "seat": number}) for queue, number in due)
             if use.settings.metrics is not None:
-                busy = use.push_waking.backing_off(queue for queue, _ in due)
+                busy = use.push_targets.backing_off(queue for queue, _ in due)
                 emit(use.settings.metrics, of_dispatcher(busy), use.now())
             return {"started": started}
         queue, number = str(event["queue"]), int(event.get("seat", 0))

@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, Any]:
     failed = [] if recorded.failed_at is None else [{"itemIdentifier": str(recorded.failed_at)}]
     logger.debug("recorded", extra={"shard": shard, "counted": recorded.counted})
     if use.settings.dispatcher is not None:
-        for queue, seat in use.push_waking.for_arrivals(recorded.arrived):
+        for queue, seat in use.push_targets.for_arrivals(recorded.arrived):
             with suppress(Unavailable):  # then the timer does it
                 invoke(use.settings.dispatcher, {"queue": queue, "seat": seat})
     emit(use.settings.metrics, of_recorder(recorded.events), use.now())

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.ops.operators.actions import ActionOperations
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
-    from headrace.ops.operators.sessions import Attempts, Sessions
+    from headrace.ops.operators.sessions import Sessions
     from headrace.ops.operators.undo import Undos
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.alerts import Alerts
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from headrace.ops.shared.limiting import Tokens
     from headrace.ops.shared.lines import Lines
     from headrace.ops.shared.paging import Cursors
-    from headrace.ops.shared.push_status import PushLooks, PushWaking
+    from headrace.ops.shared.push_status import PushTargets
     from headrace.ops.shared.queues import QueueOperations
     from headrace.ops.shared.repeats import Repeats
     from headrace.ops.shared.slots import Slots
@@ -150,8 +150,7 @@ class Service:
         "headrace.ops.delivery.shard_deliveries", "ShardDeliveries"
     )
     push: "PushDispatch" = _part("headrace.ops.delivery.push", "PushDispatch")
-    push_looks: "PushLooks" = _part("headrace.ops.shared.push_status", "PushLooks")
-    push_waking: "PushWaking" = _part("headrace.ops.shared.push_status", "PushWaking")
+    push_targets: "PushTargets" = _part("headrace.ops.shared.push_status", "PushTargets")
 
     # Schedules.
     schedules: "Schedules" = _part("headrace.ops.scheduling.schedules", "Schedules")
@@ -165,7 +164,6 @@ class Service:
     actions: "ActionOperations" = _part("headrace.ops.operators.actions", "ActionOperations")
     action_work: "ActionWork" = _part("headrace.ops.operators.action_work", "ActionWork")
     keys: "KeyOperations" = _part("headrace.ops.operators.keys", "KeyOperations")
-    attempts: "Attempts" = _part("headrace.ops.operators.sessions", "Attempts")
     sessions: "Sessions" = _part("headrace.ops.operators.sessions", "Sessions")
     workers: "WorkerOperations" = _part("headrace.ops.operators.workers", "WorkerOperations")
 

@@ -40,51 +40,6 @@ _TRIES: Final = 10
 _NETWORK_BITS: Final = 64  # of an IPv6 address: what one subscriber is given
 
 
-class Attempts(ServicePart):
-    """Verifies keys, and limits wrong ones by source."""
-
-    def verify(self, presented: str, *, source: str) -> Principal:
-        """Return the principal of the key *presented* from the address *source*.
-
-        Raises Unauthenticated for a wrong key, and RateLimited, even for a right one, after too
-        many wrong ones from the source.
-        """
-        name = source_of(source)
-        self._count(name, -1)
-        try:
-            principal = self.service.keys.verify(presented)
-        except Unauthenticated:
-            raise
-        except BaseException:
-            self._count(name, 1)  # it was not the key that failed
-            raise
-        self._count(name, 1)
-        return principal
-
-    def _count(self, name: str, step: int) -> None:
-        """Use an attempt (-1) or restore one (1).  Raises RateLimited without attempts."""
-        for _ in range(_TRIES):
-            now = self.now()
-            record = self.store.record(_ATTEMPTS, name)
-            left = IN_A_ROW if record is None else _left(record, now)
-            if step > 0 and left >= IN_A_ROW:
-                return
-            if left + step < 0:
-                seconds = max(1, round((1 - left) * EVERY.total_seconds()))
-                raise RateLimited(
-                    f"too many wrong keys from this address: try again in {seconds} s"
-                )
-            version = record.version if record else None
-            body = {"left": min(float(IN_A_ROW), left + step), "at": now.isoformat()}
-            counted = Record(
-                _ATTEMPTS, name, body, (version or 0) + 1, expires_at=now + EVERY * (IN_A_ROW + 1)
-            )
-            if self.store.put_record(counted, replaces=version):
-                return
-        if step < 0:
-            raise RateLimited("too many sign-ins from this address at once: try again in a second")
-
-
 def source_of(address: str) -> str:
     """Return the source to count by: an IPv4 address, the /64 network of an IPv6 one."""
     try:
@@ -116,12 +71,12 @@ class Sessions(ServicePart):
         """Begin a session with the key *presented* from the address *source*.
 
         Both a session and the refusal of a key are in the audit.  Raises Unauthenticated for a
-        wrong key, and RateLimited as Attempts do; that is not in the audit, because it would fill
-        it.
+        wrong key, and RateLimited after too many wrong ones from the source; that is not in the
+        audit, because it would fill it.
         """
         where = {"source": source}
         try:
-            principal = self.service.attempts.verify(presented, source=source)
+            principal = self._verify(presented, source)
         except Unauthenticated:
             claimed = id_in(presented)
             with calling(Caller(NOBODY, request_id)):
@@ -162,3 +117,44 @@ class Sessions(ServicePart):
         """End a session, and record it in the audit."""
         if self.store.drop_record(SESSIONS, session.name):
             self.service.audit.note("sign_out")
+
+    def _verify(self, presented: str, source: str) -> Principal:
+        """Return the principal of the key *presented* from the address *source*.
+
+        Raises Unauthenticated for a wrong key, and RateLimited, even for a right one, after too
+        many wrong ones from the source.
+        """
+        name = source_of(source)
+        self._count(name, -1)
+        try:
+            principal = self.service.keys.verify(presented)
+        except Unauthenticated:
+            raise
+        except BaseException:
+            self._count(name, 1)  # it was not the key that failed
+            raise
+        self._count(name, 1)
+        return principal
+
+    def _count(self, name: str, step: int) -> None:
+        """Use an attempt (-1) or restore one (1).  Raises RateLimited without attempts."""
+        for _ in range(_TRIES):
+            now = self.now()
+            record = self.store.record(_ATTEMPTS, name)
+            left = IN_A_ROW if record is None else _left(record, now)
+            if step > 0 and left >= IN_A_ROW:
+                return
+            if left + step < 0:
+                seconds = max(1, round((1 - left) * EVERY.total_seconds()))
+                raise RateLimited(
+                    f"too many wrong keys from this address: try again in {seconds} s"
+                )
+            version = record.version if record else None
+            body = {"left": min(float(IN_A_ROW), left + step), "at": now.isoformat()}
+            counted = Record(
+                _ATTEMPTS, name, body, (version or 0) + 1, expires_at=now + EVERY * (IN_A_ROW + 1)
+            )
+            if self.store.put_record(counted, replaces=version):
+                return
+        if step < 0:
+            raise RateLimited("too many sign-ins from this address at once: try again in a second")

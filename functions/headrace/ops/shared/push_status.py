@@ -125,15 +125,6 @@ def busy_lately(store: Store, queue: str, target: Target, now: datetime) -> bool
     )
 
 
-class PushLooks(ServicePart):
-    """Shows how the targets of queues answer."""
-
-    def of(self, queue: Queue) -> PushStatus | None:
-        """Return how the target of *queue* is doing; None if it has none."""
-        target = queue.settings.target
-        return None if target is None else status_of(self.store, queue.name, target, self.now())
-
-
 def _seats(store: Store, queue: str, target: Target) -> Iterator[Mapping[str, Any]]:
     for number in range(target.seats):
         record = store.record(SEATS, seat_name(queue, number))
@@ -147,8 +138,8 @@ SOON_SECONDS: Final = 60.0
 """What falls due within this is for a dispatcher that is started now: the timer comes again."""
 
 
-class PushWaking(ServicePart):
-    """Finds the queues whose tasks are to be sent.
+class PushTargets(ServicePart):
+    """Finds the queues whose tasks are to be sent, and shows how their targets answer.
 
     A dispatcher stays for longer than a second with nothing to do, so that what comes within a
     second of its start is its own.
@@ -157,6 +148,11 @@ class PushWaking(ServicePart):
     def __init__(self, service: "Service") -> None:
         super().__init__(service)
         self._woken: dict[str, datetime] = {}
+
+    def status(self, queue: Queue) -> PushStatus | None:
+        """Return how the target of *queue* is doing; None if it has none."""
+        target = queue.settings.target
+        return None if target is None else status_of(self.store, queue.name, target, self.now())
 
     def for_arrivals(self, names: Iterable[str]) -> Iterator[tuple[str, int]]:
         """Yield which seats of the queues *names* want a dispatcher, each queue once a second."""

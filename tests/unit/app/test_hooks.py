@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Reject
-from tests.unit.app.app_runner import NO_RETRIES, run
+from tests.unit.app.app_runner import run
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -84,7 +84,7 @@ def test_an_error_of_a_start_hook_fails_the_attempt_and_one_of_an_end_hook_is_lo
 
     app.handler(queue="mail")(lambda payload: 5)
 
-    assert run(app, **NO_RETRIES).errors[-1].message == "no database"
+    assert run(app, retry_strategy={"max_retries": 0}).errors[-1].message == "no database"
     assert "RuntimeError: after FAILED" in caplog.text
 
 

@@ -163,39 +163,29 @@ def list_(
     most = limit or SHOWN
     page = limits.LIST_PAGE if function else min(limits.LIST_PAGE, most + 1)
     listed = list_calls(client, queue, **where, function=function, payload=payload, limit=page)
-    folded = Folded(fold=not all_ticks)
-    shown = list(islice(folded.without_later_ticks(listed), most + 1))
+    later: dict[str, list[datetime]] = {}
+    if not all_ticks:
+        listed = _without_later_ticks(listed, later)
+    shown = list(islice(listed, most + 1))
     _table(shown[:most], payload=payload)
-    for text in folded.lines():
-        click.echo(escape_unseen(text))
+    for schedule, ticks in later.items():
+        if ticks:
+            more = f"{many(len(ticks), 'more tick')} of {schedule} until {when(max(ticks))}"
+            click.echo(escape_unseen(f"… and {more}; --all-ticks shows them"))
     if len(shown) > most:
         session.note(f"There are more: --limit shows more than {most}, --json all.")
 
 
-class Folded:
-    """Counts the future ticks of each schedule but the first, instead of showing them."""
-
-    def __init__(self, *, fold: bool = True) -> None:
-        self._fold = fold
-        self._later: dict[str, list[datetime]] = {}
-
-    def without_later_ticks(self, tasks: Iterable[Task]) -> Iterator[Task]:
-        """Yield *tasks* without the ticks that are only counted."""
-        for task in tasks:
-            is_tick = task.schedule and task.status == "SCHEDULED" and not task.attempts
-            if self._fold and is_tick and task.schedule in self._later:
-                self._later[task.schedule].append(task.scheduled_at)
-                continue
-            if is_tick and task.schedule:
-                self._later[task.schedule] = []
-            yield task
-
-    def lines(self) -> Iterator[str]:
-        """Yield a line for each schedule with ticks that were only counted."""
-        for schedule, ticks in self._later.items():
-            if ticks:
-                more = f"{many(len(ticks), 'more tick')} of {schedule}"
-                yield f"… and {more} until {when(max(ticks))}; --all-ticks shows them"
+def _without_later_ticks(tasks: Iterable[Task], later: dict[str, list[datetime]]) -> Iterator[Task]:
+    """Yield *tasks* with the first future tick of each schedule; add the others to *later*."""
+    for task in tasks:
+        is_tick = task.schedule and task.status == "SCHEDULED" and not task.attempts
+        if is_tick and task.schedule in later:
+            later[task.schedule].append(task.scheduled_at)
+            continue
+        if is_tick and task.schedule:
+            later[task.schedule] = []
+        yield task
 
 
 _ONLY_IF_ANY: Final = ("Task", "Priority", "Group", "Worker", "Tags", "Latest error")

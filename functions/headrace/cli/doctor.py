@@ -26,12 +26,12 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.wire.queues import Queue, Stats
+from headrace.wire.queues import Queue
 from headrace.wire.service import WorkerSeen
 
 _MARKS: Final = {"ok": ("ok", "green"), "advice": ("!", "yellow"), "failed": ("x", "red")}
 _ROLE: Final = re.compile(r"an? (\w+) key may not")
-_SHORT_KEEPALIVE: Final = 3.0
+_SHORT_LEASE: Final = 3.0
 _SKEW: Final = 2.0
 _OLD_READY: Final = 60.0
 _SHARD_DELIVERIES: Final = 500  # a second: 1,000 write units, and a task passes with two
@@ -41,7 +41,6 @@ SILENT_SECONDS: Final = 75.0
 
 _MAX_DELAY: Final = "retry_strategy.max_delay_seconds"
 _DEAD: Final = "dead_letter_queue_config"
-_RETENTION: Final = f"{_DEAD}.retention_period_in_seconds"
 _UNIT_SECONDS: Final = {"SECONDS": 1, "MINUTES": 60, "HOURS": 3600}
 
 
@@ -100,67 +99,48 @@ def write_advice(care: FileCare) -> Advice:
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
     """Return the problems of *queue*; *workers* are None for a key that may not list them."""
-    name = queue.name
+    subject = f"queue {queue.name}"
+    settings = (*_lease(queue), *_retries(queue), *_keeping(queue), *_deliveries(queue))
     found = [
-        hint(f"queue {name}", seen, advice)
-        for seen, advice in (
-            *_lease(queue),
-            *_retries(queue),
-            *_keeping(queue),
-            *_deliveries(queue),
-            *_backlog(queue, workers, now),
-        )
+        hint(subject, seen, f"{why}: `headrace queue edit {queue.name} {option}`")
+        for seen, why, option in (*settings, *_busy(queue))
     ]
-    return found or [Advice(f"queue {name}", "settings and backlog are fine")]
+    found += [hint(subject, seen, advice) for seen, advice in _backlog(queue, workers, now)]
+    return found or [Advice(subject, "settings and backlog are fine")]
 
 
-_Hints = Iterator[tuple[str, str]]
-
-
-def _edit(queue: Queue, option: str) -> str:
-    return f"`headrace queue edit {queue.name} {option}`"
+_Hints = Iterator[tuple[str, str, str]]
+"""What is wrong with a setting, why it matters, and the option that corrects it."""
 
 
 def _lease(queue: Queue) -> _Hints:
-    keepalive = queue.keepalive_timeout_in_seconds
-    if keepalive < _SHORT_KEEPALIVE:
-        yield (
-            f"leases last {span(keepalive)}",
-            (
-                "a short pause of a worker loses leases, and tasks run twice; each "
-                f"heartbeat costs a write unit: {_edit(queue, '--lease-seconds 30s')}"
-            ),
-        )
+    seconds = queue.keepalive_timeout_in_seconds
+    if seconds < _SHORT_LEASE:
+        why = "a short pause of a worker loses leases, and each heartbeat costs a write unit"
+        yield f"leases last {span(seconds)}", why, "--lease-seconds 30s"
 
 
 def _retries(queue: Queue) -> _Hints:
     retry, dead = queue.retry_strategy, queue.dead_letter_queue_config
     if retry.max_retries == 0:
         end = "is dead" if dead.enable else "is deleted"
-        yield (
-            "max_retries is 0",
-            f"after one failure or killed worker a task {end}: {_edit(queue, '--max-retries 5')}",
-        )
-    grows = retry.kind not in (Backoff.INTERVALS, Backoff.FIXED)
+        why = f"after one failure or killed worker a task {end}"
+        yield "max_retries is 0", why, "--max-retries 5"
     if retry.kind is not Backoff.INTERVALS and retry.max_delay_seconds < retry.base_seconds:
+        longest, base = span(retry.max_delay_seconds), span(retry.base_seconds)
+        grows = "" if retry.kind is Backoff.FIXED else " and does not grow"
         yield (
-            f"max_delay ({span(retry.max_delay_seconds)}) < base ({span(retry.base_seconds)})",
-            (
-                f"every wait is max_delay{' and does not grow' if grows else ''}: "
-                f"{_edit(queue, f'--set {_MAX_DELAY}={retry.base_seconds:g}s')} or more"
-            ),
+            f"max_delay ({longest}) < base ({base})",
+            f"every wait is max_delay{grows}",
+            f"--set {_MAX_DELAY}={retry.base_seconds:g}s",
         )
     lasts = horizon(retry)
     if 0 < queue.expires_in_seconds < lasts:
+        expires = span(queue.expires_in_seconds)
         yield (
-            (
-                f"tasks expire after {span(queue.expires_in_seconds)}, "
-                f"their retries take up to {span(lasts)}"
-            ),
-            (
-                "the task expires before its last retries: "
-                f"{_edit(queue, f'--expires {2 * lasts:.0f}s')} or fewer retries"
-            ),
+            f"tasks expire after {expires}, their retries take up to {span(lasts)}",
+            "a task expires before its last retries",
+            f"--expires {2 * lasts:.0f}s",
         )
 
 
@@ -171,26 +151,18 @@ def horizon(retry: RetryStrategy) -> float:
 
 
 def _keeping(queue: Queue) -> _Hints:
-    dead = queue.dead_letter_queue_config
+    dead, why = queue.dead_letter_queue_config, "a task without retries left is deleted"
     if not dead.enable:
-        yield (
-            "the dead-letter queue is off",
-            f"a task without retries left is deleted: {_edit(queue, f'--set {_DEAD}.enable=true')}",
-        )
+        yield "the dead-letter queue is off", why, f"--set {_DEAD}.enable=true"
     elif dead.retention_period_in_seconds == 0:
-        yield (
-            "dead tasks are kept for 0 s",
-            f"a task without retries left is deleted: {_edit(queue, f'--set {_RETENTION}=14d')}",
-        )
+        option = f"--set {_DEAD}.retention_period_in_seconds=14d"
+        yield "dead tasks are kept for 0 s", why, option
     if queue.history_retention_in_seconds == 0:
-        yield (
-            "history is 0",
-            (
-                "a succeeded task is deleted with its result, and its id can be used again, so a "
-                "late repeat of its enqueue runs it twice: "
-                f"{_edit(queue, '--history 1d')}"
-            ),
+        why = (
+            "a succeeded task is deleted with its result, and its id can be used again, so a late "
+            "repeat of its enqueue runs it twice"
         )
+        yield "history is 0", why, "--history 1d"
 
 
 def _deliveries(queue: Queue) -> _Hints:
@@ -199,19 +171,28 @@ def _deliveries(queue: Queue) -> _Hints:
         return
     a_second = rate.max_tokens / (rate.interval * _UNIT_SECONDS[str(rate.interval_unit)])
     if rate.max_tokens == 0:
-        yield "the rate limit is 0", f"no task is delivered: {_edit(queue, '--rate none')}"
+        yield "the rate limit is 0", "no task is delivered", "--rate none"
     elif a_second < 1:
-        yield (
-            f"the rate limit is one task in {span(1 / a_second)}",
-            f"if that is not intended: {_edit(queue, '--rate 50/s')}",
-        )
+        seen = f"the rate limit is one task in {span(1 / a_second)}"
+        yield seen, "if that is not intended", "--rate 50/s"
 
 
-def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> _Hints:
+def _busy(queue: Queue) -> _Hints:
+    if queue.stats is None:
+        return
+    rates, carries = queue.stats.rates, queue.shards * _SHARD_DELIVERIES
+    rate = max(rates.enqueued_per_second, rates.dequeued_per_second)
+    if rate >= _BUSY * carries:
+        seen = f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, which can carry {carries:,}"
+        yield seen, "DynamoDB will throttle", f"--shards {queue.shards * 2}"
+
+
+def _backlog(
+    queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime
+) -> Iterator[tuple[str, str]]:
     stats = queue.stats
     if stats is None:
         return
-    yield from _busy(queue, stats)
     waiting = stats.counts.ready
     if queue.dequeuing_settings.dequeuing_paused:
         if waiting:
@@ -240,17 +221,6 @@ def _backlog(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) 
         yield (
             f"{seen}, with {many(len(alive), 'worker')} alive",
             "start more workers, or raise their concurrency",
-        )
-
-
-def _busy(queue: Queue, stats: Stats) -> _Hints:
-    rates = stats.rates
-    rate = max(rates.enqueued_per_second, rates.dequeued_per_second)
-    carries = queue.shards * _SHARD_DELIVERIES
-    if rate >= _BUSY * carries:
-        yield (
-            f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, which can carry {carries:,}",
-            f"DynamoDB will throttle: {_edit(queue, f'--shards {queue.shards * 2}')}",
         )
 
 

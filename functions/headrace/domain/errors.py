@@ -47,6 +47,11 @@ class HeadraceError(Exception):
     request_id: str | None = None  # of the call that was refused, where a client knows it
     answered_code: str | None = None  # that of the answer, where it is not the class's own
 
+    def __init_subclass__(cls) -> None:
+        """Title the class by its code, unless it says another title."""
+        if "code" in vars(cls) and "title" not in vars(cls):
+            cls.title = cls.code.replace("_", " ").capitalize()
+
     def __init__(self, detail: str, *, errors: Sequence[FieldError] = ()) -> None:
         super().__init__(detail)
         self.detail = detail
@@ -58,7 +63,6 @@ class InvalidRequest(HeadraceError):
 
     code = "invalid_request"
     status = 400
-    title = "Invalid request"
 
     @classmethod
     def of(cls, field: str, message: str) -> Self:
@@ -71,7 +75,6 @@ class PayloadTooLarge(InvalidRequest):
 
     code = "payload_too_large"
     status = 413
-    title = "Payload too large"
 
 
 class NotEnqueued(InvalidRequest):
@@ -82,7 +85,6 @@ class NotEnqueued(InvalidRequest):
     """
 
     code = "not_enqueued"
-    title = "Not enqueued"
     results: Sequence[Any] = ()  # of all entries, where more than one was sent
 
 
@@ -91,7 +93,6 @@ class Unauthenticated(HeadraceError):
 
     code = "unauthenticated"
     status = 401
-    title = "Unauthenticated"
 
 
 class Forbidden(HeadraceError):
@@ -99,7 +100,6 @@ class Forbidden(HeadraceError):
 
     code = "forbidden"
     status = 403
-    title = "Forbidden"
 
 
 class NotFound(HeadraceError):
@@ -107,7 +107,6 @@ class NotFound(HeadraceError):
 
     code = "not_found"
     status = 404
-    title = "Not found"
 
 
 class Conflict(HeadraceError):
@@ -115,28 +114,24 @@ class Conflict(HeadraceError):
 
     code = "conflict"
     status = 409
-    title = "Conflict"
 
 
 class QueueExists(Conflict):
     """A queue of this name exists, or is still being deleted."""
 
     code = "queue_exists"
-    title = "Queue exists"
 
 
 class KeyExists(Conflict):
     """A living key has this name."""
 
     code = "key_exists"
-    title = "Key exists"
 
 
 class VersionMismatch(Conflict):
     """Another change of the settings came first."""
 
     code = "version_mismatch"
-    title = "Version mismatch"
 
 
 class Inflight(Conflict):
@@ -157,7 +152,6 @@ class LeaseLost(Conflict):
     """The lease has ended or belongs to somebody else."""
 
     code = "lease_lost"
-    title = "Lease lost"
 
 
 class TaskDead(Conflict):
@@ -175,7 +169,6 @@ class BatchExists(Conflict):
     """A batch of this id exists, and was created otherwise."""
 
     code = "batch_exists"
-    title = "Batch exists"
 
 
 class BatchFinished(Conflict):
@@ -189,7 +182,6 @@ class IdempotencyConflict(Conflict):
     """The idempotency key was sent with another request before."""
 
     code = "idempotency_conflict"
-    title = "Idempotency conflict"
 
 
 class RateLimited(HeadraceError):
@@ -197,7 +189,6 @@ class RateLimited(HeadraceError):
 
     code = "rate_limited"
     status = 429
-    title = "Rate limited"
 
 
 class Unavailable(HeadraceError):
@@ -205,7 +196,6 @@ class Unavailable(HeadraceError):
 
     code = "unavailable"
     status = 503
-    title = "Unavailable"
 
     def __init__(self, detail: str, *, retry_after_seconds: int = 1) -> None:
         super().__init__(detail)

@@ -252,10 +252,8 @@ class TaskFilter:
     @property
     def by_index(self) -> bool:
         """Return whether the filter names only states and times, which the index has."""
-        named: tuple[object, ...]
-        named = (self.worker, self.min_attempts, self.error, self.fingerprint, self.priority)
-        named = (*named, self.group_key, self.id_prefix)
-        return not self.tags and not self.payload and all(value is None for value in named)
+        rest = replace(self, states=(), scheduled_after=None, scheduled_before=None)
+        return rest == EVERY_TASK
 
     @property
     def by_time(self) -> bool:

@@ -53,7 +53,7 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
     assert "It would run Monday to Friday at 08:30, Europe/Madrid time" in seen.text
     assert "Mon 2026-11-23 08:30:00 CET 2026-11-23 07:30:00.000 UTC" in seen.text
     assert "Nothing is saved yet." in seen.text
-    assert filled.use.schedules.seen_by(filled.use.keys.known("bootstrap")).shown == ()
+    assert filled.use.schedules.list().shown == ()
     assert seen.page.one("input", name="cron").attributes["value"] == "30 8 * * 1-5"
 
     made = filled.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
@@ -86,7 +86,7 @@ def test_a_wrong_field_is_named(planned: Browser, field: str, value: str, says: 
     assert refused.status == 400
     assert wrong.attributes["aria-invalid"] == "true"
     assert says in refused.page.one("p", id=wrong.attributes["aria-describedby"]).text
-    assert len(planned.use.schedules.seen_by(planned.use.keys.known("bootstrap")).shown) == 1
+    assert len(planned.use.schedules.list().shown) == 1
 
 
 def test_an_edit_keeps_what_the_form_does_not_have(planned: Browser) -> None:

@@ -42,7 +42,7 @@ class PipelinesPage(Page):
 @routes.get(urls.PIPELINES, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show the flows between the visitor's queues."""
-    seen = context.use.flows.seen_by(context.by)
+    seen = context.use.flows.last_day()
     drawn, listed = seen.flows[:_DRAWN], seen.flows[:_LISTED]
     links = {name: context.url(urls.QUEUE, queue=name) for name in seen.enqueued}
     return PipelinesPage(

@@ -177,8 +177,8 @@ def show_all(context: RequestContext) -> Reply:
     """Show a page of schedules."""
     wanted: ListSearch[Schedule] = ListSearch(context, "schedules")
     page = wanted.look(
-        lambda where, limit, cursor: context.use.schedules.seen_by(
-            context.by, where=where, limit=limit, cursor=cursor
+        lambda where, limit, cursor: context.use.schedules.list(
+            where=where, limit=limit, cursor=cursor
         )
     )
     rows = each(lambda schedule: _line(context, schedule), page.shown)

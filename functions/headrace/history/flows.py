@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from headrace.domain.access import Permission, Principal
 from headrace.domain.task import State
 from headrace.domain.times import instant_of, micros_of
 from headrace.domain.transitions import Transition
 from headrace.ops.shared.service_part import ServicePart
+from headrace.store.call_scope import visible
 
 SLOT: Final = 300_000_000  # microseconds
 HOUR: Final = 12  # slots
@@ -174,18 +174,17 @@ class FlowMap:
 class Flows(ServicePart):
     """Shows the moves between queues."""
 
-    def seen_by(self, by: Principal) -> FlowMap:
-        """Return the moves of the last day between the queues of *by*.
+    def last_day(self) -> FlowMap:
+        """Return the moves of the last day between the queues of the caller.
 
         An edge to or from a queue of others is left out: it would disclose their tasks.
         This takes two reads, for any number of queues.
         """
-        by.require(Permission.READ)
         totals, now = self.service.counters.totals(), micros_of(self.now())
         flows = [
             Flow(source, target, last_hour(slots, now), last_day(slots, now))
             for target, source, slots in totals.flows().edges()
-            if by.covers(source) and by.covers(target)
+            if visible(source) and visible(target)
         ]
         seen = sorted(
             (flow for flow in flows if flow.day),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 
-from headrace.domain.access import Permission, Principal
+from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
@@ -21,7 +21,7 @@ from headrace.ops.shared.paging import Found, seek, text_of_record
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Record
-from headrace.store.call_scope import caller
+from headrace.store.call_scope import caller, current_actor, visible
 from headrace.store.records import schedules as schedule_records
 
 
@@ -117,30 +117,29 @@ class Schedules(ServicePart):
             self._seen(each, None) for each in found if each.queue_created_at == queue.created_at
         ]
 
-    def seen_by(
+    def list(
         self,
-        by: Principal,
         *,
         where: ListQuery[Schedule] = EVERY_ROW,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Found[Schedule]:
-        """Return a page of the schedules of *by*'s queues, by queue and name.
+        """Return a page of the schedules of the caller's queues, by queue and name.
 
         A page may be short and still have a cursor.
-        Raises InvalidRequest for a forged cursor, and for a *where* that names what a payload
-        calls where *by* may not see payloads.
+        Raises InvalidRequest for a forged cursor, and for a *where* that names the task of a
+        payload if the caller may not see payloads.
         """
-        by.require(Permission.READ)
-        if "task" in where.named and not by.may(Permission.DETAILS):
+        actor = current_actor()
+        if "task" in where.named and actor is not None and not actor.may(Permission.DETAILS):
             message = "names a task, which payloads say, and those are not shown to this key"
             raise InvalidRequest.of(FIELD, message)
         cursors, now = self.service.cursors, self.now()
-        scope = f"schedules of {by.patterns} {where.text}"
+        scope = f"schedules of {caller().patterns} {where.text}"
 
         def own(record: Record) -> Schedule | None:
             schedule = schedule_records.from_record(record)
-            own = by.covers(schedule.queue) and where.matches(schedule, now)
+            own = visible(schedule.queue) and where.matches(schedule, now)
             return schedule if own else None
 
         kind, store = schedule_records.KIND, self.store

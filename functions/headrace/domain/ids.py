@@ -207,11 +207,6 @@ def _instant(millis: int) -> datetime:
     return datetime.fromtimestamp(millis / 1000, UTC)
 
 
-def settled_under(group_id: str, settled_lease_id: str | None) -> bool:
-    """Return whether a task was last settled under this group, by either id of its lease."""
-    return settled_lease_id is not None and settled_lease_id.startswith(group_id)
-
-
 def new_undo_id(now: datetime) -> str:
     """Return a fresh id of an undo: ``und_`` and 26 characters."""
     return "und_" + _timed(now)
@@ -247,7 +242,7 @@ def shown_lease(task: Task) -> str:
 def _was_under(group: str, task: Task) -> bool:
     """Return whether *task* may have been delivered under *group* before the present delivery."""
     returned = task.returned_at is not None and task.returned_at > opened_at(group)
-    return returned or settled_under(group, task.settled_lease_id)
+    return returned or (task.settled_lease_id or "").startswith(group)
 
 
 def names_lease(lease_id: str, task: Task) -> bool:

@@ -114,10 +114,6 @@ class LeaseGroup:
         """Return whether the group is open and not past its end."""
         return self.state is GroupState.OPEN and self.expires_at > now
 
-    def has_lapsed(self, now: datetime) -> bool:
-        """Return whether the group has passed its end and was not closed."""
-        return self.state is not GroupState.CLOSED and not self.holds(now)
-
     def with_delivery(self, lease_id: str) -> str:
         """Return the id of the lease of one delivery under this group; *lease_id* is unique."""
         return leases_of(self.id) + lease_id

@@ -28,7 +28,7 @@ import msgspec
 
 from headrace.domain.access import covers
 from headrace.domain.filters import MESSAGE
-from headrace.domain.ids import group_of, settled_under
+from headrace.domain.ids import group_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.offload import Lake
@@ -191,7 +191,7 @@ def _settled(settled: str | None, held: str | None) -> str | None:
     if settled is None:
         return None
     group = group_of(held)
-    if held and group and settled_under(group, settled):
+    if held and group and settled.startswith(group):  # by either id of its lease
         return digest(held)
     return digest(settled)
 

@@ -14,9 +14,9 @@ from headrace.cli.output import (
     answer,
     cell,
     done,
+    follow,
     listing,
     many,
-    progress,
     rows,
     span,
     table,
@@ -24,7 +24,6 @@ from headrace.cli.output import (
 )
 from headrace.cli.session import CliSession
 from headrace.client.calls.batches import cancel_batch, recount_batch
-from headrace.client.operations import so_far
 from headrace.domain.workflow import WORKFLOW_TAG, part_id, step_tree
 from headrace.wire.batches import BatchStep, BatchSteps
 
@@ -84,10 +83,7 @@ def recount(session: CliSession, id: str) -> None:
 
     Use it if a batch does not end after the recorder was away for more than six hours.
     """
-    with progress(session) as bar:
-        seen = bar.add_task("Found", total=None)
-        for found in session.client.stream(so_far(recount_batch(id))):
-            bar.update(seen, completed=found.succeeded + found.dead)
+    found = follow(session, recount_batch(id), "Found", lambda one: one.succeeded + one.dead)
     numbers = [
         ("SUCCEEDED", found.succeeded, found.was_succeeded),
         ("DEAD", found.dead, found.was_dead),
@@ -108,12 +104,7 @@ def cancel(session: CliSession, id: str, *, yes: bool) -> None:
     The batch takes no new members, and ends.
     """
     session.ask(f"The members of {id} that have not ended will be cancelled.", yes=yes)
-    number = 0
-    with progress(session) as bar:
-        seen = bar.add_task("Cancelled", total=None)
-        for step in session.client.stream(so_far(cancel_batch(id))):
-            number = step.cancelled
-            bar.update(seen, completed=number)
+    number = follow(session, cancel_batch(id), "Cancelled", lambda one: one.cancelled).cancelled
     done(session, f"Cancelled {many(number, 'task')} of {id}.", {"id": id, "cancelled": number})
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, TextIO, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -27,6 +27,7 @@ from rich.tree import Tree
 
 from headrace.cli.commands import SHOWN
 from headrace.cli.session import CliSession
+from headrace.client.calls import CallStep, SteppedCall
 from headrace.client.calls.many import count_tasks
 from headrace.client.operations import so_far
 from headrace.domain.errors import FieldError, HeadraceError
@@ -34,6 +35,8 @@ from headrace.domain.operate import SAID
 from headrace.domain.texts import escape_unseen, json_escape
 from headrace.wire.base import without_halves
 from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
+
+S = TypeVar("S", bound=CallStep)
 
 Column: TypeAlias = str | Callable[[Any], object]
 
@@ -297,13 +300,18 @@ def progress(session: CliSession) -> Progress:
     )
 
 
+def follow(session: CliSession, call: SteppedCall[S], text: str, number: Callable[[S], int]) -> S:
+    """Send *call* step by step with a progress bar of *number*, and return its last answer."""
+    with progress(session) as bar:
+        seen = bar.add_task(text, total=None)
+        for found in session.client.stream(so_far(call)):
+            bar.update(seen, completed=number(found))
+    return found
+
+
 def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count:
     """Count the tasks of *queue* that match, in as many calls as it takes, with a progress bar."""
-    with progress(session) as bar:
-        seen = bar.add_task("Counted", total=None)
-        for found in session.client.stream(so_far(count_tasks(queue, **where))):
-            bar.update(seen, completed=found.count)
-    return found
+    return follow(session, count_tasks(queue, **where), "Counted", lambda found: found.count)
 
 
 def problem(session: CliSession, error: Exception, text: str, code: str) -> str:

@@ -22,9 +22,9 @@ from headrace.cli.output import (
     count_of,
     document,
     done,
+    follow,
     how_long,
     many,
-    progress,
     rows,
     span,
     table,
@@ -34,7 +34,6 @@ from headrace.cli.params import TIME
 from headrace.cli.queue_text import alerts_of, limits_of, show_queue
 from headrace.cli.session import CliSession
 from headrace.client.calls.queues import merged, recount_queue
-from headrace.client.operations import so_far
 from headrace.client.options import unknown
 from headrace.client.queue_fields import QueueFields
 from headrace.domain.errors import QueueExists
@@ -229,10 +228,7 @@ def recount(session: CliSession, queue: str) -> None:
 
     Use it after the recorder was away for more than six hours. Workers may continue.
     """
-    with progress(session) as bar:
-        seen = bar.add_task("Counted", total=None)
-        for found in session.client.stream(so_far(recount_queue(queue))):
-            bar.update(seen, completed=sum(found.counts.values()))
+    found = follow(session, recount_queue(queue), "Counted", lambda one: sum(one.counts.values()))
 
     def show_() -> None:
         columns = ("State", "Tasks", "The counter said")

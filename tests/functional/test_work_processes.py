@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.client.client import Client
+from headrace import App, Client, NewTask, Worker
 from infra import PROJECT_ROOT
 from tests.waiting import until
 
@@ -111,6 +111,18 @@ def test_a_worker_process_is_replaced_after_its_tasks_or_its_memory(
     supervisor.send_signal(signal.SIGINT)
 
     assert supervisor.wait(SOON) == 0
+
+
+def test_a_worker_takes_no_more_than_its_tasks(shop: Shop) -> None:
+    shop.client.enqueue_many("mail", [NewTask(payload=number) for number in range(30)])
+    app = App(shop.client)
+    app.handler(queue="mail")(lambda payload: payload)
+    worker = Worker(app, max_tasks=12)
+
+    worker.run()
+
+    assert worker.recycled
+    assert shop.client.count_tasks("mail", state="SUCCEEDED").count == 12
 
 
 def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_the_code_of_its_workers(

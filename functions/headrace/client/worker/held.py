@@ -68,11 +68,12 @@ class HeldTasks:
 
     def room(self) -> int:
         """Return how many tasks to ask for: whole batches, unless handlers have nothing to do."""
-        concurrency = self._parts.settings.concurrency
+        concurrency, max_tasks = self._parts.settings.concurrency, self._parts.settings.max_tasks
         most = concurrency + self._prefetch.size
         self._fetch_at = max(concurrency - 1, most - BATCH)  # before the look, to miss no change
         held = len(self._held)
-        return 0 if held > self._fetch_at else most - held
+        room = 0 if held > self._fetch_at else most - held
+        return room if max_tasks is None else min(room, max_tasks - self.ended_tasks - held)
 
     # ------------------------------------------------------------------------------ start and end
 

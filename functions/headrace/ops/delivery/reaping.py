@@ -102,7 +102,8 @@ class Reaping(ServicePart):
                 return group.expires_at
         elif end > now:
             return end
-        return settle.reclaim(task, queue, now=now, spread=self.service.random.random())
+        # Not *now*: the group may have been extended, and have lapsed, after that.
+        return settle.reclaim(task, queue, now=self.now(), spread=self.service.random.random())
 
     def dead_letter(self, queue: Queue, entries: Sequence[Entry]) -> Iterator[Task]:
         """End the expired *entries*; entries that differ from their tasks are skipped."""

@@ -178,10 +178,9 @@ class Smoke:
         return "deleted in the background" if later else "deleted"
 
 
-_FIRST: Final = (("service", Smoke.service), ("key", Smoke.key))
-"""If one of these fails, the command ends."""
-
-_OTHERS: Final = (
+_CHECKS: Final = (
+    ("service", Smoke.service),
+    ("key", Smoke.key),
     ("queue: create", Smoke.create_queue),
     ("task: enqueue", Smoke.enqueue),
     ("task: show", Smoke.show),
@@ -193,6 +192,8 @@ _OTHERS: Final = (
     ("console", Smoke.console),
     ("queue: delete", Smoke.delete_queue),
 )
+_VITAL: Final = ("service", "key")
+"""If one of these fails, the command ends."""
 
 
 @click.command("smoke", cls=CliCommand, example="headrace smoke\nheadrace smoke --json")
@@ -210,44 +211,44 @@ def smoke_command(session: CliSession) -> Exit:
     left: list[dict[str, str]] = []
     rows: list[CheckRow] = []
     with _cleaning_up(smoke, left):
-        rows += _first(session, smoke)
-        rows += _others(smoke)
+        rows += _checked(session, smoke)
     _show(session, smoke, rows, left, (session.now() - began).total_seconds())
     wrong = any(row.outcome is not CheckOutcome.OK for row in rows)
     return Exit.FAILED if wrong or left else Exit.DONE
 
 
-def _first(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
-    """Yield the first checks.  Raises the error that ends the command."""
-    try:
-        for title, check in _FIRST:
-            began = time.perf_counter()
-            yield CheckRow(title, CheckOutcome.OK, check(smoke), _since(began))
-    except (HeadraceError, WrongAnswer, msgspec.DecodeError) as error:
-        if isinstance(error, HeadraceError) and exit_of(error) in _ENDS:
-            raise
-        raise Failed(f"{session.address()}: {error}; {session.named_by()}") from None
+def _checked(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
+    """Yield the checks; after a wrong one the rest is skipped.
 
-
-def _others(smoke: Smoke) -> Iterator[CheckRow]:
-    """Yield the other checks; after a wrong one the rest is skipped."""
+    Raises the error of a vital check, which ends the command.
+    """
     failed = ""
-    for title, check in _OTHERS:
+    for title, check in _CHECKS:
         if failed:
             yield CheckRow(title, CheckOutcome.SKIPPED, f"needs “{failed}”")
             continue
         began = time.perf_counter()
+        wrong: Exception | None = None
+        seen = ""
         try:
-            yield CheckRow(title, CheckOutcome.OK, check(smoke), _since(began))
-        except HeadraceError as error:
-            code = error.answered_code or error.code
-            request = error.request_id
-            text = f"{code}: {error}" + (f" (request {request})" if request else "")
-            failed = title
-            yield CheckRow(title, CheckOutcome.WRONG, text, _since(began), code, request)
-        except (WrongAnswer, msgspec.DecodeError) as error:
-            failed = title
-            yield CheckRow(title, CheckOutcome.WRONG, str(error), _since(began))
+            seen = check(smoke)
+        except (HeadraceError, WrongAnswer, msgspec.DecodeError) as error:
+            wrong, failed = error, title
+        if wrong is not None and title in _VITAL:
+            if isinstance(wrong, HeadraceError) and exit_of(wrong) in _ENDS:
+                raise wrong
+            raise Failed(f"{session.address()}: {wrong}; {session.named_by()}")
+        yield _row(title, seen, wrong, round((time.perf_counter() - began) * 1000))
+
+
+def _row(title: str, seen: str, wrong: Exception | None, milliseconds: int) -> CheckRow:
+    if wrong is None:
+        return CheckRow(title, CheckOutcome.OK, seen, milliseconds)
+    if not isinstance(wrong, HeadraceError):
+        return CheckRow(title, CheckOutcome.WRONG, str(wrong), milliseconds)
+    code, request = wrong.answered_code or wrong.code, wrong.request_id
+    text = f"{code}: {wrong}" + (f" (request {request})" if request else "")
+    return CheckRow(title, CheckOutcome.WRONG, text, milliseconds, code, request)
 
 
 @contextmanager
@@ -300,7 +301,3 @@ def _expect(found: T, right: T) -> T:
     if found != right:
         raise WrongAnswer(f"{found!r:.80} instead of {right!r}")
     return found
-
-
-def _since(began: float) -> int:
-    return round((time.perf_counter() - began) * 1000)

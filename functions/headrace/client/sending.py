@@ -172,7 +172,7 @@ def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: A
     return SpawnedTask(queue=queue, **{**_fields(task), **others})
 
 
-def called(
+def make_call(
     queue: str, task: NewTask, result_of: ResultOf, queue_maker: "QueueMaker | None" = None
 ) -> FunctionCall[Any]:
     """Return *task* as one of *queue* whose result *result_of* reads."""

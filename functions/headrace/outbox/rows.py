@@ -8,7 +8,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypedDict, Unpack
 import msgspec
 
 from headrace.client.app import checks
-from headrace.client.app.posting import PreparedTask
+from headrace.client.app.clients import PreparedTask
 from headrace.client.calls import ApiCall, RawAnswer, reads
 from headrace.client.calls.batches import create_batch, member_id
 from headrace.client.calls.tasks import enqueue_entries

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 from headrace.client.aio import AsyncClient
 from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
+from headrace.client.app.clients import AppClients, AppQueues
 from headrace.client.app.context import Context
 from headrace.client.app.dedupe_keys import DedupeKey
 from headrace.client.app.discovery import import_modules
@@ -17,7 +18,6 @@ from headrace.client.app.function import RawHandler, TaskFunction
 from headrace.client.app.options import DeclaredOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
-from headrace.client.app.posting import AppQueues, Posting
 from headrace.client.app.running import TaskRunner
 from headrace.client.app.signature import name_of
 from headrace.client.app.sync import AppSync, Declaration, failure_of
@@ -93,7 +93,7 @@ class App(TaskRunner):
         self._schedules = AppSchedules()
         self._modules, self._packages = list(include), list[str]()
         super().__init__(
-            Posting(
+            AppClients(
                 self._queues,
                 client=client,
                 async_client=async_client,
@@ -121,25 +121,25 @@ class App(TaskRunner):
     @property
     def folder(self) -> str:
         """The working folder in which the app was made."""
-        return self._posting.folder
+        return self._clients.folder
 
     def fix_address(self, folder: str) -> None:
         """Take address and key from the environment now, whatever handlers change there later.
 
         A relative path is one of *folder*.
         """
-        self._posting.folder = folder
-        self._posting.fix_address()
+        self._clients.folder = folder
+        self._clients.fix_address()
 
     @property
     def client(self) -> Client:
         """The client that tasks are enqueued with."""
-        return self._posting.client
+        return self._clients.client
 
     @property
     def codec(self) -> Codec:
         """How payloads and results are written."""
-        return self._posting.codec
+        return self._clients.codec
 
     @property
     def queues(self) -> list[str]:
@@ -153,17 +153,17 @@ class App(TaskRunner):
 
     def close(self) -> None:
         """Close the connections that were made here."""
-        self._posting.close()
+        self._clients.close()
 
     async def aclose(self) -> None:
         """Close those of the running event loop."""
-        await self._posting.aclose()
+        await self._clients.aclose()
 
     def using(
         self, client: Client, async_client: AsyncClient, *, now: Callable[[], datetime] = utc_now
     ) -> AbstractContextManager[None]:
         """Talk to another service, by another clock, until the block ends: a test's, say."""
-        return self._posting.using(client, async_client, now)
+        return self._clients.using(client, async_client, now)
 
     # --------------------------------------------------------------------------------- declaring
 
@@ -271,7 +271,7 @@ class App(TaskRunner):
                 isolate=isolate,
                 on_large_result=large,
                 error_rules=rules,
-                posting=self._posting,
+                clients=self._clients,
             )
             self._add(made)
             self._schedules.add(made)

@@ -18,7 +18,6 @@ from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import AfterFailure
 from headrace.client.app.function import Runnable
 from headrace.client.app.hooks import AppHooks
-from headrace.client.app.loads import in_loads
 from headrace.client.app.outcomes import (
     HardTimeLimit,
     Reject,
@@ -32,6 +31,7 @@ from headrace.client.app.outcomes import (
     kept_result,
 )
 from headrace.client.app.signature import cannot_be_imported
+from headrace.client.app.spawn_overflow import in_loads
 from headrace.client.codec import Codec, Unreadable
 from headrace.client.current import part_of, within
 from headrace.client.sending import Report

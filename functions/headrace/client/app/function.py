@@ -22,6 +22,7 @@ from typing import (
 )
 
 from headrace.client.app import checks
+from headrace.client.app.clients import AppClients, PreparedTask
 from headrace.client.app.context import Context
 from headrace.client.app.dedupe_keys import DedupeKey, key_maker
 from headrace.client.app.execution import TaskRoute, Timeouts
@@ -29,13 +30,12 @@ from headrace.client.app.failing import ErrorRules
 from headrace.client.app.handles import AsyncEnqueuedTask, EnqueuedTask
 from headrace.client.app.options import ELSEWHERE, CallOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, Reject
-from headrace.client.app.posting import Posting, PreparedTask
 from headrace.client.app.signature import Signature, cannot_be_imported, fitting
 from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
 from headrace.client.operations import Errors, checked, raises
 from headrace.client.options import named
-from headrace.client.sending import RESULTS, FunctionCall, NewTask, StepResult, called
+from headrace.client.sending import RESULTS, FunctionCall, NewTask, StepResult, make_call
 from headrace.domain.errors import InvalidRequest
 from headrace.wire.base import Unreadable
 from headrace.wire.tasks import Task
@@ -120,20 +120,20 @@ class RawHandler(Runnable):
         return {name: fitting("payload", payload, hint) for name, hint in hints.items()}
 
 
-class Chosen(Generic[P, R]):
+class TaskCaller(Generic[P, R]):
     """The enqueueing of a task function, with the options declared or chosen for some calls.
 
     What is enqueued promises what the function returns; of a coroutine function, what it awaits to.
     """
 
     def __init__(
-        self, function: "TaskFunction[..., Any, P, R]", options: Options, posting: Posting
+        self, function: "TaskFunction[..., Any, P, R]", options: Options, clients: AppClients
     ) -> None:
         self._function = function
         self._options = options
-        self._posting = posting
+        self._clients = clients
         self._to = options.given.get("queue", function.queue)
-        options.task(None, posting.now())  # says now what is wrong with the options
+        options.task(None, clients.now())  # says now what is wrong with the options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]:
         """Enqueue a call with these arguments; what it returns can wait for the result.
@@ -141,21 +141,21 @@ class Chosen(Generic[P, R]):
         Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
         NotFound when the queue is missing and cannot be made with this key.
         """
-        posting, task = self._posting, self._task(args, kwargs)
-        client = posting.client
-        made = client.run(posting.enqueue(self._to, task))
+        clients, task = self._clients, self._task(args, kwargs)
+        client = clients.client
+        made = client.run(clients.enqueue(self._to, task))
         return EnqueuedTask.by(client, made, self._function.result_of)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncEnqueuedTask[R]:
         """Do the same from an event loop."""
-        posting, task = self._posting, self._task(args, kwargs)
-        client = posting.async_client
-        made = await client.run(posting.enqueue(self._to, task))
+        clients, task = self._clients, self._task(args, kwargs)
+        client = clients.async_client
+        made = await client.run(clients.enqueue(self._to, task))
         return AsyncEnqueuedTask.by(client, made, self._function.result_of)
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
         """Return the task that `enqueue` would send, for an outbox.  Raises InvalidRequest."""
-        return PreparedTask(self._to, self._task(args, kwargs), self._posting.codec)
+        return PreparedTask(self._to, self._task(args, kwargs), self._clients.codec)
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[R]:
         """Return the call as a task that something else makes: a batch, or a step of others.
@@ -165,8 +165,8 @@ class Chosen(Generic[P, R]):
         """
         self._function.warn_if_unknown_elsewhere()
         task = self._function.task(args, kwargs, self._options, step=True)
-        maker = self._posting.queues
-        return called(self._to, task, self._function.result_of, maker)
+        maker = self._clients.queues
+        return make_call(self._to, task, self._function.result_of, maker)
 
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
@@ -183,8 +183,8 @@ class Chosen(Generic[P, R]):
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> Iterator[EnqueuedTask[R]]:
         """Do the same in constant memory: batches go out as their results are consumed."""
-        steps = self._posting.enqueue_each(self._to, self._tasks(calls), errors)
-        client, result_of = self._posting.client, self._function.result_of
+        steps = self._clients.enqueue_each(self._to, self._tasks(calls), errors)
+        client, result_of = self._clients.client, self._function.result_of
         for made in client.stream(steps):
             yield EnqueuedTask.by(client, made, result_of)
 
@@ -200,8 +200,8 @@ class Chosen(Generic[P, R]):
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> AsyncIterator[AsyncEnqueuedTask[R]]:
         """Do what enqueue_each() does, from an event loop."""
-        steps = self._posting.enqueue_each(self._to, self._tasks(calls), errors)
-        client, result_of = self._posting.async_client, self._function.result_of
+        steps = self._clients.enqueue_each(self._to, self._tasks(calls), errors)
+        client, result_of = self._clients.async_client, self._function.result_of
         async for made in client.stream(steps):
             yield AsyncEnqueuedTask.by(client, made, result_of)
 
@@ -216,7 +216,7 @@ class Chosen(Generic[P, R]):
         return self._function.task(args, kwargs, self._options)
 
 
-class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
+class TaskFunction(Runnable, TaskCaller[P, R], Generic[C, V, P, R]):
     """What ``@app.task`` makes of a function.  Calling it calls the function, here and now."""
 
     function: Callable[C, V]
@@ -227,7 +227,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
         *,
         declared: Options,
         dedupe_key: DedupeKey | None,
-        posting: Posting,
+        clients: AppClients,
         **known: Unpack[Known],
     ) -> None:
         update_wrapper(self, function)
@@ -239,7 +239,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
         self._unique_key = key_maker(unique, self.name, self.signature)
         if isinstance(declared.given.get("expires"), datetime):
             raise checks.wrong("expires", "must be seconds or a timedelta, not datetime")
-        Chosen.__init__(self, self, declared, posting)
+        TaskCaller.__init__(self, self, declared, clients)
 
     def __call__(self, *args: C.args, **kwargs: C.kwargs) -> V:
         """Call the function itself."""
@@ -262,7 +262,7 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
 
     def warn_if_unknown_elsewhere(self) -> None:
         """Warn, once, that no worker but one in this process can know this function."""
-        if self._warned or self._posting.runs_here or not cannot_be_imported(self.name):
+        if self._warned or self._clients.runs_here or not cannot_be_imported(self.name):
             return
         self._warned = True
         warnings.warn(
@@ -273,13 +273,13 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
         )
 
     @named
-    def options(self, **options: Unpack[CallOptions]) -> "Chosen[P, R]":
+    def options(self, **options: Unpack[CallOptions]) -> "TaskCaller[P, R]":
         """Choose for the next enqueue: ``send.options(delay=60).enqueue(to="…")``.
 
         See `CallOptions` for their meaning.
         """
         chosen = Options(**options)
-        return Chosen(self, chosen.over(self.declared), self._posting)
+        return TaskCaller(self, chosen.over(self.declared), self._clients)
 
     def envelope(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the payload of a call with *args*.  Raises InvalidRequest naming the argument."""
@@ -313,17 +313,17 @@ class TaskFunction(Runnable, Chosen[P, R], Generic[C, V, P, R]):
                 raise checks.wrong(field, "is the result of a step, which only .s() takes")
             known = {name: one for name, one in given.items() if name not in results}
             payload = {**self._envelope(known), RESULTS: results}
-            return options.task(payload, self._posting.now())
+            return options.task(payload, self._clients.now())
         payload = self._envelope(given)
         queue = options.given.get("queue", self.queue)
         key_of, seconds = self._key, options.given.get("unique_for")
         if seconds is not None:
             key_of = self._unique_key
-            self._posting.check_kept(queue, seconds)
+            self._clients.check_kept(queue, seconds)
         if "dedupe_key" not in options.given and (key := key_of(given)) is not None:
             options = Options(dedupe_key=key).over(options)
         options.check_key()
-        return options.task(payload, self._posting.now())
+        return options.task(payload, self._clients.now())
 
     def _envelope(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {TASK: self.name, ARGS: self.signature.plain(given)}

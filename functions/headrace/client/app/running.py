@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from headrace.client.app.attempts import AttemptRun, unknown
+from headrace.client.app.clients import AppClients
 from headrace.client.app.context import Context
 from headrace.client.app.execution import AttemptControl, TaskRoute
 from headrace.client.app.function import TASK, RawHandler, Runnable, TaskFunction, is_call
 from headrace.client.app.hooks import AppHooks
-from headrace.client.app.loads import built_in, built_in_name
-from headrace.client.app.posting import Posting
+from headrace.client.app.spawn_overflow import built_in, built_in_name
 from headrace.client.sending import Report
 from headrace.wire.tasks import LeasedTask
 
@@ -21,9 +21,9 @@ _ASKED: Final = 200  # characters of a name that may be anything
 class TaskRunner(AppHooks):
     """The functions of a program by what they run, and attempts with them."""
 
-    def __init__(self, posting: Posting) -> None:
+    def __init__(self, clients: AppClients) -> None:
         super().__init__()
-        self._posting = posting
+        self._clients = clients
         self._functions: dict[str, TaskFunction[..., Any, ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
         self._built_in = built_in()
@@ -67,9 +67,9 @@ class TaskRunner(AppHooks):
             hard_timeout, name = found.timeouts.hard, found.name
         except Exception as error:  # noqa: BLE001 (raised again in the attempt, which reports it)
             found = error
-        self._posting.runs_here = True
-        now = self._posting.now
-        codec = self._posting.codec
+        self._clients.runs_here = True
+        now = self._clients.now
+        codec = self._clients.codec
         ctx = Context(
             task,
             control,
@@ -77,7 +77,7 @@ class TaskRunner(AppHooks):
             now=now,
             hard_timeout=hard_timeout,
             name=name,
-            clients=self._posting,
+            clients=self._clients,
         )
         return AttemptRun(ctx, found, hooks=self, codec=codec)
 

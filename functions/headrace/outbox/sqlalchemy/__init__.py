@@ -20,7 +20,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session, SessionTransaction, registry, scoped_session
 
 from headrace.client.app.app import App
-from headrace.client.app.posting import PreparedTask
+from headrace.client.app.clients import PreparedTask
 from headrace.client.chains import CallGroup
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec

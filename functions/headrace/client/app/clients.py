@@ -148,7 +148,7 @@ class PreparedTask:
     codec: Codec
 
 
-class Posting:
+class AppClients:
     """The clients of an app.  One for threads, and one for each event loop."""
 
     def __init__(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, overl
 
 from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
-from headrace.client.calls.tasks import enqueue_task, get_task
+from headrace.client.calls.tasks import enqueue_tasks, get_task
 from headrace.client.calls.waiting import result_of
 from headrace.client.operations import Operation, with_queues
 from headrace.client.sending import (
@@ -37,7 +37,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
 from headrace.domain.limits import RELAY_TASK
 from headrace.domain.workflow import STEP_TAG, WORKFLOW_TAG, is_relay, part_id, root_id
-from headrace.wire.tasks import Enqueued, Task
+from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # known to every checker
@@ -60,6 +60,7 @@ With ``"stop"`` they are not made until the dead step is restarted; with ``"go_o
 """
 
 _NAME_LENGTH: Final = 32
+_TOGETHER: Final = limits.BODY_BYTES // limits.PAYLOAD_BYTES - 1  # tasks that fit one call
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +175,12 @@ class Workflow(Generic[T_co]):
     def _starting(self, id: str) -> Operation[None]:
         def send() -> Operation[None]:
             for call in self.calls(id):
-                result = yield call
-                if isinstance(result, Enqueued) and result.outcome == "EXISTING":
-                    with suppress(NotFound):  # a step that has ended and is not kept
-                        there = result.task or (yield get_task(str(result.id), payload=False))
-                        _check_step(there, id)
+                answer = yield call
+                for result in answer if isinstance(answer, list) else ():
+                    if result.outcome == "EXISTING":
+                        with suppress(NotFound):  # a step that has ended and is not kept
+                            there = result.task or (yield get_task(str(result.id), payload=False))
+                            _check_step(there, id)
 
         return with_queues(self._made(), send)
 
@@ -208,9 +210,13 @@ class Workflow(Generic[T_co]):
                 on_ended=None if stops else task,
                 expires_in_seconds=self._expires,
             )
+        roots: dict[str, list[SpawnedTask]] = {}
         for name, root in self.roots(id).items():
             task = replace(self._task(id, name, graph), id=root)
-            yield enqueue_task(task.queue, task)
+            roots.setdefault(task.queue, []).append(task)
+        for queue, tasks in roots.items():
+            for first in range(0, len(tasks), _TOGETHER):
+                yield enqueue_tasks(queue, tasks[first : first + _TOGETHER])
 
     def roots(self, id: str) -> dict[str, str]:
         """The tasks of the steps that wait for none, by their names, in the workflow of this id."""

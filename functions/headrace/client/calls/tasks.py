@@ -95,6 +95,28 @@ def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
     return ApiCall("POST", path, read, body=body, key=new_idempotency_key())
 
 
+def enqueue_tasks(queue: str, tasks: Sequence[NewTask]) -> ApiCall[list[Enqueued]]:
+    """Put up to 25 tasks with ids into *queue*.  Raises NotEnqueued naming every INVALID entry."""
+
+    def body(codec: Codec) -> bytes:
+        numbered = enumerate(tasks)
+        return tasks_body([task_entry(task, codec, path=f"tasks[{n}]") for n, task in numbered])
+
+    def read(answer: RawAnswer) -> list[Enqueued]:
+        results = reads(EnqueueResults)(answer).results
+        invalid = {
+            f"tasks[{place}]": one.detail or ""
+            for place, one in enumerate(results)
+            if one.outcome == "INVALID"
+        }
+        if invalid:
+            raise not_enqueued(invalid, results)
+        return results
+
+    path = path_of("queues", queue, "tasks")
+    return ApiCall("POST", path, read, body=body, key=new_idempotency_key())
+
+
 UNKNOWN_HOLDER: Final = "the id of its window belongs to a task that this key may not see"
 
 

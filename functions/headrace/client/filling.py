@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, Self, TypedDict, TypeVar, Unpack
 
 from headrace.client.calls import batches
 from headrace.client.calls.batches import member_id
-from headrace.client.calls.tasks import enqueue_entries, get_task, not_enqueued
+from headrace.client.calls.tasks import check_enqueued, enqueue_entries, get_task
 from headrace.client.codec import Codec
 from headrace.client.operations import Operation, sent, with_queues
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
@@ -141,13 +141,7 @@ class _Filling:
             member for member, result in zip(members, results, strict=True) if self._count(result)
         ]
         yield from self._check_same(repeated)
-        invalid = {
-            f"tasks[{place}]": result.detail or ""
-            for place, result in enumerate(results)
-            if result.outcome == "INVALID"
-        }
-        if invalid:
-            raise not_enqueued(invalid, results)
+        check_enqueued(results)
 
     def _count(self, result: Enqueued) -> bool:
         """Count the member that *result* is about; return whether a run before has added it."""

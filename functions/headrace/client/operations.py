@@ -282,11 +282,6 @@ def raises(errors: Errors) -> bool:
 
 def checked(results: list[E], *, raising: bool) -> list[E]:
     """Return *results*; if *raising*, raise NotEnqueued naming every INVALID entry."""
-    invalid = {
-        f"tasks[{place}]": result.detail or ""
-        for place, result in enumerate(results)
-        if result.outcome == "INVALID"
-    }
-    if raising and invalid:
-        raise tasks.not_enqueued(invalid, results)
+    if raising:
+        tasks.check_enqueued(results)
     return results

@@ -61,6 +61,17 @@ def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -
     return error
 
 
+def check_enqueued(results: Sequence[Enqueued]) -> None:
+    """Raise NotEnqueued naming every INVALID entry of *results*."""
+    invalid = {
+        f"tasks[{place}]": result.detail or ""
+        for place, result in enumerate(results)
+        if result.outcome == "INVALID"
+    }
+    if invalid:
+        raise not_enqueued(invalid, results)
+
+
 def enqueue(
     queue: str, payload: JsonValue = None, **fields: Unpack[NewTaskFields]
 ) -> ApiCall[Enqueued]:
@@ -104,13 +115,7 @@ def enqueue_tasks(queue: str, tasks: Sequence[NewTask]) -> ApiCall[list[Enqueued
 
     def read(answer: RawAnswer) -> list[Enqueued]:
         results = reads(EnqueueResults)(answer).results
-        invalid = {
-            f"tasks[{place}]": one.detail or ""
-            for place, one in enumerate(results)
-            if one.outcome == "INVALID"
-        }
-        if invalid:
-            raise not_enqueued(invalid, results)
+        check_enqueued(results)
         return results
 
     path = path_of("queues", queue, "tasks")

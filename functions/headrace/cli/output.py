@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from operator import attrgetter
-from typing import Any, Final, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -27,16 +27,15 @@ from rich.tree import Tree
 
 from headrace.cli.commands import SHOWN
 from headrace.cli.session import CliSession
-from headrace.client.calls import CallStep, SteppedCall
-from headrace.client.calls.many import count_tasks
-from headrace.client.operations import so_far
 from headrace.domain.errors import FieldError, HeadraceError
-from headrace.domain.operate import SAID
 from headrace.domain.texts import escape_unseen, json_escape
 from headrace.wire.base import without_halves
-from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
 
-S = TypeVar("S", bound=CallStep)
+if TYPE_CHECKING:
+    from headrace.client.calls import CallStep, SteppedCall
+    from headrace.wire.tasks import BulkResult, Count, Enqueued, TaskError, Undoable
+
+S = TypeVar("S", bound="CallStep")
 
 Column: TypeAlias = str | Callable[[Any], object]
 
@@ -62,7 +61,7 @@ def fields_of(value: msgspec.Struct, *without: str) -> dict[str, Any]:
     }
 
 
-def made_fields(made: Enqueued) -> dict[str, Any]:
+def made_fields(made: "Enqueued") -> dict[str, Any]:
     """Return the result of an enqueue without the payload of its task."""
     fields = fields_of(made)
     if made.task is not None:
@@ -110,13 +109,15 @@ def how_long(undo_for: float) -> str:
     return f"; for {span(undo_for)} an undo can bring them back"
 
 
-def undo_note(undo: Undoable) -> str:
+def undo_note(undo: "Undoable") -> str:
     """Return the line that names the command which brings deleted tasks back."""
     return f"Until {when(undo.until)} `headrace undo {undo.id}` brings them back."
 
 
-def why_not(result: BulkResult) -> str:
+def why_not(result: "BulkResult") -> str:
     """Return why a task was skipped, in words; empty if it was not."""
+    from headrace.domain.operate import SAID  # noqa: PLC0415 (not for --help)
+
     if result.detail is not None:
         return SAID.get(result.detail, result.detail)
     return "it does not exist" if result.outcome == "NOT_FOUND" else ""
@@ -265,7 +266,7 @@ def write(made: Table | Tree) -> None:
         click.echo(row.rstrip())
 
 
-def error_line(error: TaskError) -> str:
+def error_line(error: "TaskError") -> str:
     """Return the error of one attempt in one line."""
     shown = ": ".join(part for part in (error.type, error.message) if part)
     return shown or error.kind.replace("_", " ")
@@ -300,8 +301,10 @@ def progress(session: CliSession) -> Progress:
     )
 
 
-def follow(session: CliSession, call: SteppedCall[S], text: str, number: Callable[[S], int]) -> S:
+def follow(session: CliSession, call: "SteppedCall[S]", text: str, number: Callable[[S], int]) -> S:
     """Send *call* step by step with a progress bar of *number*, and return its last answer."""
+    from headrace.client.operations import so_far  # noqa: PLC0415 (not for --help)
+
     with progress(session) as bar:
         seen = bar.add_task(text, total=None)
         for found in session.client.stream(so_far(call)):
@@ -309,8 +312,10 @@ def follow(session: CliSession, call: SteppedCall[S], text: str, number: Callabl
     return found
 
 
-def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> Count:
+def count_of(session: CliSession, queue: str, where: Mapping[str, Any]) -> "Count":
     """Count the tasks of *queue* that match, in as many calls as it takes, with a progress bar."""
+    from headrace.client.calls.many import count_tasks  # noqa: PLC0415 (not for --help)
+
     return follow(session, count_tasks(queue, **where), "Counted", lambda found: found.count)
 
 

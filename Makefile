@@ -114,7 +114,7 @@ nightly: ## Run all that the gate leaves out: whole suites, random seeds, every 
 	@.ci/run nightly
 
 .PHONY: check
-check: $(VENV)/.ready ## Lint, formatting, types, import rules, and the client's two halves
+check: $(VENV)/.ready ## Lint, formatting, types and import rules
 	@$(PY) -m ruff check
 	@$(PY) -m ruff format --check
 	@$(PY) -m mypy

@@ -68,7 +68,7 @@ def outcomes(ran: Ran) -> list[str]:
 
 
 def test_what_is_missing_is_created_and_then_nothing_is_left_to_do(service: MemoryService) -> None:
-    app = shop(2, EARLY)
+    app = shop(2, EARLY, retry_strategy={"kind": "fixed", "max_retries": 3})
 
     done = sync(service, app)
 

@@ -231,7 +231,7 @@ class AppSync:
 
     def _queue_step(self, name: str, found: Queue | None) -> SyncStep | None:
         """Return the step for a queue; None if it is as declared."""
-        old = {} if found is None else msgspec.to_builtins(found)
+        old = {} if found is None else _as_json(found)
         changes = tuple(_changes(old, self._declares.queues[name]))
         if found is None:
             return SyncStep(SyncAction.CREATE, name, fields=changes)
@@ -244,7 +244,7 @@ class AppSync:
             if found is None:
                 self._client.create_queue(step.queue, **declared)
             else:
-                whole = merged(msgspec.to_builtins(found), declared)
+                whole = merged(_as_json(found), declared)
                 changes = {name: whole[name] for name in declared}
                 self._client.replace_queue(calls.merged(found, changes))
         except (QueueExists, VersionMismatch) as error:
@@ -352,6 +352,11 @@ def schedule_fields(fields: Mapping[str, JsonValue], tags: Mapping[str, str]) ->
     """Return the *fields* of a schedule and its *tags* as one mapping."""
     plain = {**fields, "retry_strategy": msgspec.to_builtins(fields["retry_strategy"])}
     return {**plain, **{f"{_TAG}{tag}": value for tag, value in tags.items()}}
+
+
+def _as_json(queue: Queue) -> Settings:
+    settings: Settings = msgspec.json.decode(msgspec.json.encode(queue))
+    return settings
 
 
 def _fields_of(schedule: Schedule) -> Fields:

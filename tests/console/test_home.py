@@ -1,6 +1,10 @@
 """Home: what needs a look, the worst first, and below it all queues, sorted by their heads."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.queue_settings import DequeuingSettings
@@ -65,3 +69,20 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
     admin.clock.forward(60)
     operator.submit(operator.get("/console/queues/mail").page, "/mail/pause")
     assert "mail provider" not in admin.get("/console/queues/mail").text
+
+
+# -- the tour of the guide leads over pages that are there, and names what stands on them ----------
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "console.md"
+STOPS = re.split(r"^Open `([^`]+)`\.$", GUIDE.read_text(), flags=re.MULTILINE)[1:]
+
+
+@pytest.mark.parametrize(("address", "told"), list(zip(STOPS[::2], STOPS[1::2], strict=True)))
+def test_the_tour_leads_to_what_it_tells_of(filled: Browser, address: str, told: str) -> None:
+    filled.put("ngsi.notify")
+    filled.clock.forward(120)
+    shown = filled.get(address)
+
+    assert shown.status == 200
+    named = re.findall(r"\*\*([^*]+)\*\*", told.split("\n## ", maxsplit=1)[0])
+    assert [name for name in named if name not in shown.text] == []

@@ -1,5 +1,6 @@
 """Each page answers, whichever optional fields its records have or lack."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -16,12 +17,13 @@ from headrace.domain.queue_settings import (
     AlertSettings,
     DequeuingSettings,
     OnEnd,
+    PrioritySettings,
     QueueSettings,
     RateLimiting,
 )
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
@@ -140,3 +142,63 @@ def test_a_viewer_sees_the_notes_of_a_task_and_of_a_schedule(admin: Browser) -> 
 
     for path in (f"tasks/{task}", "queues/mail/schedules/nightly"):
         assert "Note a note" in viewer.get(f"/console/{path}").page.text
+
+
+# -- priorities in the console: shown, filtered by, switched on and off, and chosen in forms -------
+
+
+def ranked(browser: Browser) -> list[str]:
+    """Fill a queue that has priorities; return the ids of its tasks, high before low."""
+    browser.queue("mail", priority=PrioritySettings())
+    return [
+        task for level in Priority for task in browser.put("mail", f'"{level}"', priority=level)
+    ]
+
+
+def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
+    high, normal, low = ranked(admin)
+
+    table = admin.get("/console/queues/mail").page.one("table", class_="tasks").text
+    filtered = admin.get("/console/queues/mail?priority=high").body
+
+    assert "Priority" in table
+    assert all(level in table for level in Priority)
+    assert high in filtered
+    assert normal not in filtered
+    assert low not in filtered
+    wrong = admin.get("/console/queues/mail?priority=urgent").text
+    assert "must be one of high, normal, low" in wrong
+
+
+# -- groups in the console: shown, filtered by, and whose the next turns are -----------------------
+
+FAIR = GroupSettings(GroupMode.FAIR, {"acme": 4.0})
+
+
+def test_a_queue_tells_whose_turns_are_next(admin: Browser) -> None:
+    admin.queue("mail", groups=FAIR)
+    assert "Nothing waits for its turn." in admin.get("/console/queues/mail").text
+    admin.put("mail", "1", "2", group_key="<b>acme</b>")
+    admin.put("mail", "3")
+
+    shown = admin.get("/console/queues/mail")
+
+    assert "Whose turns are next" in shown.text
+    assert "<b>acme</b>" in shown.text
+    assert "<b>acme</b>" not in shown.body
+    assert "without a key" in shown.text
+    assert re.search(r"2 of the next turns, [0-9.]+/s, oldest due for [0-9.]+ m?s", shown.text)
+    assert "fair, 1 weighted" in shown.text
+
+
+def test_a_task_says_its_group_and_turn_and_lists_take_one(admin: Browser) -> None:
+    admin.queue("mail", groups=FAIR)
+    (one,) = admin.put("mail", group_key="acme")
+    (other,) = admin.put("mail", group_key="beta")
+
+    shown = admin.get(f"/console/tasks/{other}").text
+    assert "Group beta" in shown
+    assert "Turn 0" in shown
+    listed = admin.get("/console/queues/mail?group=acme").body
+    assert one in listed
+    assert other not in listed

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.domain import limits
 from headrace.domain.access import Principal, Role
+from headrace.domain.errors import Forbidden
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
@@ -14,6 +15,7 @@ from headrace.domain.task import ErrorKind, State
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport, WorkerError
 from headrace.store.call_scope import acting
 from tests.contract.conftest import World, hooked, lease_name
+from tests.contract.test_keys import principal
 
 AT_ONCE = RetryStrategy(kind=Backoff.FIXED, base_seconds=0, jitter=0)
 IN_TEN = RetryStrategy(kind=Backoff.FIXED, base_seconds=10, jitter=0, max_retries=2)
@@ -335,3 +337,19 @@ def test_a_repeat_about_a_task_that_moved_out_of_sight_tells_nothing_of_it(world
     with acting(Principal("key_1", "ada", Role.WORKER, (queue,))):
         again = world.say(task, "MOVED", to_queue=hidden)
     assert (again.outcome, again.task) == (ReportOutcome.OK, None)
+
+
+# -- what one key may see, over every store --------------------------------------------------------
+
+
+def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> None:
+    inside, outside = world.queue("ngsi.1"), world.queue("mail")
+    (task_id,) = world.put(inside)
+    by = principal(world, "ngsi.*", role=Role.OPERATOR)
+
+    def move() -> None:
+        world.use.bulk.by_ids(inside, BulkAction.MOVE, [task_id], to_queue=outside)
+
+    with acting(by), pytest.raises(Forbidden):
+        hooked(world, before_commit=move).use.tasks.delete(task_id)
+    assert world.see(task_id).queue == outside

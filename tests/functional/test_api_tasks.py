@@ -1,6 +1,7 @@
 """The life of a task over HTTP."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,85 @@ def test_deleting_a_task(call: Service) -> None:
     assert call("DELETE", where).status == 204
     assert call("DELETE", where).status == 404
     assert call.say(task, "SUCCEEDED")["outcome"] == "NOT_FOUND"
+
+
+# -- cancelling over HTTP: what the answer shows, and who may --------------------------------------
+
+
+def test_the_next_heartbeat_of_its_worker_says_so(call: Service) -> None:
+    path = call.queue()
+    call.put(path, 1)
+    call.clock.forward(1)
+    (task,) = call.take(path)
+
+    call("POST", f"{path}/tasks/cancel", {"ids": [task["id"]]})
+
+    report = {"task_id": task["id"], "lease_id": task["lease"]["id"], "status": "INFLIGHT"}
+    (result,) = call("POST", f"{path}/reports", {"reports": [report]}).json["results"]
+    assert (result["outcome"], result["state"]) == ("NOT_INFLIGHT", "DEAD")
+    assert result["dead_reason"] == "cancelled"
+
+
+# -- group leases over HTTP ------------------------------------------------------------------------
+
+AT_NINE = "2026-11-21T08:01:00.000000Z"
+
+
+def test_the_life_of_a_lease(call: Service) -> None:
+    mail = call.queue("mail")
+    call.put(mail, "a", "b")
+    made = call("POST", "/v1/leases", {"name": "batch-1", "keepalive_timeout_in_seconds": 60})
+    assert made.status == 201
+    lease = made.json["lease"]
+    assert lease == {"id": lease["id"], "expires_at": AT_NINE}
+
+    done, back = call.take(mail, 2, lease_id=lease["id"])
+    assert [task["lease"] for task in (done, back)] == [lease, lease]
+    assert done["lease_expires_at"] == AT_NINE
+    call.clock.forward(30)
+    extended = call("POST", f"/v1/leases/{lease['id']}/extend")
+    assert extended.status == 200
+    assert extended.headers["x-consumed-units"] in ("w=0, r=0", "w=1, r=0")  # in memory, on tables
+    end = "2026-11-21T08:01:30.001000Z"
+    assert extended.json == {"lease": {"id": lease["id"], "expires_at": end}}
+    assert call.see(back["id"])["lease_expires_at"] == end
+    assert call.say(done, "SUCCEEDED")["outcome"] == "OK"
+
+    assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
+    waiting = call.see(back["id"])
+    assert (waiting["state"], waiting["attempts"]) == ("ENQUEUED", 0)
+    assert call.say(back, "SUCCEEDED")["outcome"] == "NOT_INFLIGHT"
+    assert call("DELETE", f"/v1/leases/{lease['id']}").status == 204
+
+
+# -- tasks spawned by a report: made in its own write, exactly once, in whatever queue -------------
+
+
+def held(call: Service, path: str) -> dict[str, Any]:
+    call.put(path)
+    (task,) = call.take(path)
+    return task
+
+
+@pytest.mark.parametrize("status", ["SUCCEEDED", "MOVED"])
+def test_a_report_that_ends_a_tasks_stay_may_spawn_others(call: Service, status: str) -> None:
+    path, parts = call.queue("mail"), call.queue("parts")
+    call.queue("next")
+    task = held(call, path)
+    spawn = [
+        {"queue": "parts", "payload": {"n": 1}, "tags": {"a": "1"}},
+        {"queue": "parts", "payload": {"n": 2}, "delay_in_seconds": 60, "id": "second"},
+        {"queue": "mail", "payload": {"n": 3}},
+    ]
+
+    moved = {"to_queue": "next"} if status == "MOVED" else {}
+    result = call.say(task, status, spawn=spawn, **moved)
+
+    assert result["outcome"] == "OK"
+    assert [child["outcome"] for child in result["spawned"]] == ["CREATED"] * 3
+    assert all(set(child) == {"outcome", "id"} for child in result["spawned"])
+    first, second, third = (call.see(child["id"]) for child in result["spawned"])
+    assert (first["queue"], first["payload"], first["tags"]) == ("parts", {"n": 1}, {"a": "1"})
+    assert (second["id"], second["status"]) == ("second", "SCHEDULED")
+    assert (third["queue"], third["payload"]) == ("mail", {"n": 3})
+    assert [child["payload"] for child in call.take(parts, 5)] == [{"n": 1}]

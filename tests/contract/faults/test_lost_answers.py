@@ -16,9 +16,11 @@ from headrace.ops.delivery.reports import ReportOutcome
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.tasks.enqueue import EnqueueOutcome
+from headrace.store.dynamo import Sender
 from tests.contract.conftest import World
 from tests.contract.faults.client import Faults
 from tests.contract.faults.service import AT_ONCE, REPORTS, FaultyService
+from tests.contract.groups import opened, settle
 
 
 @pytest.mark.parametrize(
@@ -222,3 +224,53 @@ def test_settings_whose_change_was_not_heard_of_are_changed_once(
 
     assert world.use.queues.get(queue) == changed
     assert (changed.version, changed.settings.description) == (2, "new")
+
+
+# -- group leases on a bad day: an index that lags, answers that are lost, a table that thrott------
+
+
+def test_a_closed_group_stays_until_a_lagging_index_shows_what_it_held(
+    service: FaultyService, world: World
+) -> None:
+    queue = world.queue(keepalive_timeout_in_seconds=5)
+    ids = world.put(queue, *["{}"] * 3)
+    service.client.freeze_index(service.tables.tasks)
+    group = opened(world, keepalive=3600)
+    tasks = world.take(queue, 3, lease_id=group)
+    settle(world, tasks[0], group, "SUCCEEDED")
+
+    with service.suffering(stale=1):
+        world.use.leases.close(group)
+        assert world.use.reaping.run().released == 0
+    assert {world.see(id_).state for id_ in ids[1:]} == {State.INFLIGHT}
+    world.clock.forward(60)
+
+    assert world.use.reaping.run().released == 2
+    assert [(world.see(id_).state, world.see(id_).attempts) for id_ in ids[1:]] == [
+        (State.ENQUEUED, 0)
+    ] * 2
+
+
+# -- an index that lags: nothing is delivered twice, taken back or removed by what it remember------
+
+
+@pytest.fixture
+def sender() -> Sender:
+    """Send as it is wired: what is listed hangs on no sender."""
+    return "batch"
+
+
+def test_a_purge_counts_nothing_that_only_a_lagging_index_still_shows(
+    service: FaultyService, world: World, new_service: Callable[[], FaultyService]
+) -> None:
+    queue = world.queue(history_retention_in_seconds=0)
+    world.put(queue, *["{}"] * 5)
+    other = new_service()
+    other.client.freeze_index(service.tables.tasks)
+    for task in world.take(queue, 3):
+        world.say(task, "SUCCEEDED")
+
+    with other.suffering(stale=1):
+        purged = [other.world.use.queues.purge(queue, (State.ENQUEUED,)) for _ in range(2)]
+
+    assert [(of.deleted, of.finished) for of in purged] == [(2, True), (0, True)]

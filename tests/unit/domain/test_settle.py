@@ -1,14 +1,16 @@
 """What the end of a delivery does to a task, at the borders of its conditions."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from headrace.domain import plan, settle
+from headrace.domain.alerts import BEGAN, ENDED, AlertState, Measured, next_alerts
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
-from headrace.domain.queue_settings import QueueSettings
+from headrace.domain.queue_settings import AlertSettings, QueueSettings
 from headrace.domain.settle import ReleaseReason, ReportedLease
 from headrace.domain.task import TURN_LANE, State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings, Turn
@@ -59,3 +61,30 @@ def test_a_task_that_succeeded_is_kept_if_its_queue_keeps_history(kept_for: int)
     change = settle.succeed(lease, queue, now=LATER, result=None)
     assert change.gone is (kept_for == 0)
     assert ("payload" in change.clear) is (kept_for == 0)
+
+
+# -- when an alert begins and ends -----------------------------------------------------------------
+
+START = datetime(2031, 5, 1, 8, tzinfo=UTC)
+LIMIT = AlertSettings("ops", oldest_ready_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "told"),
+    [
+        ([60, 60], [BEGAN]),
+        ([59, 0], []),
+        ([60, 0, 0, 0, 0, 60, 0, 0, 0, 0, 0], [BEGAN]),
+        ([60, 0, 0, 0, 0, 0, 0], [BEGAN, ENDED]),
+        ([60, 0, 0, 0, 0, 0, 0, 60], [BEGAN, ENDED, BEGAN]),
+    ],
+)
+def test_an_alert_ends_after_five_quiet_minutes(
+    minutes: Sequence[float], told: Sequence[str]
+) -> None:
+    state, kinds = AlertState(START), list[str]()
+    for minute, oldest in enumerate(minutes):
+        now = START + timedelta(minutes=minute)
+        state, events = next_alerts(state, LIMIT, Measured(oldest_ready=oldest), now)
+        kinds += [event.kind for event in events]
+    assert kinds == told

@@ -3,15 +3,22 @@
 import asyncio
 import json
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, cast
 
 import httpx2
+import pytest
 
+from headrace import AsyncClient, Client
+from headrace.client.address import TablesAddress
+from headrace.domain.access import Role, key_name_fault
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.limits import BODY_BYTES
 from headrace.embedded.service import ADMIN_KEY, EmbeddedService
+from headrace.embedded.tables import over_tables
 from headrace.embedded.transport import CallerContext, answer
 from headrace.http import app as api
 from headrace.http.app import handle
@@ -201,3 +208,28 @@ def test_a_defect_is_told_alike() -> None:
     assert shown(found[0]) == shown(found[1]) == shown(found[2])
     assert found[0][0] == 500
     assert found[0][1]["X-Request-Id"] == json.loads(found[0][2])["request_id"]
+
+
+# -- a deployment's tables for a service: what it takes on the machine of the program --------------
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_without_botocore_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, client: type[Client | AsyncClient]
+) -> None:
+    monkeypatch.setitem(sys.modules, "botocore", None)
+    with pytest.raises(InvalidRequest, match=r"^url .*: pip install 'headrace\[dynamodb\]'$"):
+        client("dynamodb://eu-west-1/headrace-prod")
+
+
+def test_the_audit_knows_who_comes_by_iam_rights_apart_from_the_deployments_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"TASKS_TABLE": "t", "CONTROL_TABLE": "c"}.items():
+        monkeypatch.setenv(f"HEADRACE_{name}", value)
+    monkeypatch.setenv("HEADRACE_DYNAMODB_URL", "http://127.0.0.1:9")  # and nobody asks it
+    use, _ = over_tables(TablesAddress("eu-west-1", "headrace-prod"), admin_key="here")
+    caller = use.keys.verify("here")
+
+    assert (caller.name, caller.key_id, caller.role) == ("iam", "iam", Role.ADMIN)
+    assert key_name_fault("IAM") == "is the name of callers with IAM rights"

@@ -2,12 +2,14 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
 from headrace.http import queues, tasks
+from headrace.http.problems import invalid, is_expected, problem
 from headrace.http.queue_bodies import ReplaceQueueBody
 from headrace.wire.base import to_json
 from tests.documented import check_documented
@@ -131,3 +133,37 @@ def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back
         "version": 1,
     }
     assert ReplaceQueueBody.model_validate_json(text, strict=False).settings() == QueueSettings()
+
+
+# -- every error has one shape, its own status, and nothing in it that helps an attacker -----------
+
+
+def text(error: Exception) -> str:
+    return problem(error, request_id="req-1").text()
+
+
+def body(error: Exception) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(text(error))
+    return loaded
+
+
+def wrong(location: tuple[str | int, ...], kind: str = "missing", **context: Any) -> dict[str, Any]:
+    return {"loc": ("body", *location), "type": kind, "msg": "Bad", "ctx": context}
+
+
+def test_what_nobody_foresaw_tells_nothing_but_the_request_id() -> None:
+    error = ZeroDivisionError("secret in a traceback")
+
+    shown = body(error)
+
+    assert (shown["status"], shown["code"]) == (500, "internal_error")
+    assert shown["request_id"] == "req-1"
+    assert "secret" not in text(error)
+    assert not is_expected(error)
+
+
+def test_an_answer_is_bounded_whatever_was_sent() -> None:
+    error = invalid([wrong(("x" * 100_000,))] * 1000)
+
+    assert len(text(error)) < 100_000
+    assert len(body(error)["errors"]) == 100

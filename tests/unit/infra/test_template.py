@@ -24,9 +24,11 @@ from headrace.history.changelog import FILLED
 from headrace.http import request
 from headrace.http.problems import CONTENT_TYPE, problem
 from headrace.runtime.function import ALWAYS
+from headrace.runtime.settings import Settings
 from headrace.store.records import keys as key_records
 from headrace.store.records.reaper import PARTS
-from infra.template import Template
+from infra.sam import NAMES, SETTINGS, template_for_sam_local
+from infra.template import Template, main
 
 RESOURCES: dict[str, Any] = {
     "Tasks": {"Fn::GetAtt": "TasksTable.Arn"},
@@ -280,3 +282,27 @@ def test_spark_never_writes_what_the_recorder_wrote(template: Template) -> None:
     hour = "${Lake.Arn}/raw/dt=2026-11-21/hh=08"
     assert fnmatch(f"{hour}/{FILLED}01795219200000-a1b2c3d4-00000.json.gz", filled)
     assert not fnmatch(f"{hour}/shardId-00000001795219200000-a1b2c3d4-1.json.gz", filled)
+
+
+# -- the tables of template.yaml in the package ----------------------------------------------------
+
+
+def test_the_package_has_the_tables_of_the_template() -> None:
+    assert main(["--check"]) == 0
+
+
+# -- the template for sam local is the deployed one, with an environment that needs no account------
+
+
+def test_every_function_has_settings_that_name_no_account() -> None:
+    for name, resource in template_for_sam_local()["Resources"].items():
+        if resource["Type"] == "AWS::Serverless::Function":
+            reported = resource["Properties"]["Environment"]["Variables"]
+            assert SETTINGS.items() <= reported.items(), name
+            assert not [key for key in reported if key.endswith("_ARN")], name
+
+    settings = Settings.from_env(SETTINGS)
+    assert (settings.tasks_table, settings.control_table) == (NAMES.tasks, NAMES.control)
+    assert settings.admin_key
+    assert len(settings.session_secret or "") >= 32
+    assert settings.lake is None

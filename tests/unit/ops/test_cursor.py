@@ -8,6 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace.domain.errors import InvalidRequest
+from headrace.domain.push import Target
+from headrace.domain.queue_settings import QueueSettings
+from headrace.ops.shared.audit import changed_settings
 from headrace.ops.shared.paging import Cursors
 from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
@@ -66,3 +69,17 @@ def test_a_cursor_of_another_deployment_is_refused() -> None:
     theirs = cursors_of("another secret")
 
     assert refused(SCOPE, OURS.write(SCOPE, STATE), theirs) == ["cursor"]
+
+
+# -- what the audit keeps of changed settings is bounded, and has no secrets -----------------------
+
+
+def test_only_what_differs_is_kept_by_its_path() -> None:
+    before = QueueSettings(target=Target(url="https://a.example", headers={"X": "1", "Y": "1"}))
+    after = QueueSettings(target=Target(url="https://b.example", headers={"X": "1", "Y": "2"}))
+
+    assert changed_settings(before, before) == ({}, {})
+    assert changed_settings(before, after) == (
+        {"target.headers.Y": "********", "target.url": "https://a.example"},
+        {"target.headers.Y": "******** (another)", "target.url": "https://b.example"},
+    )

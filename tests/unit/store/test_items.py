@@ -1,12 +1,14 @@
 """A task survives the way into the table and back, and a small one stays within one write unit."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import DeadReason, ErrorKind, Hop, Place, State, Task, TaskError
+from headrace.store.dynamo.stream import writes_of
 from headrace.store.items import Value, from_item, to_item
 
 FIRST, LAST = datetime(1970, 1, 1), datetime(9998, 12, 31)  # noqa: DTZ001  hypothesis adds the zone
@@ -94,3 +96,23 @@ def test_any_task_comes_back_as_it_was(task: Task, more: dict[str, Value]) -> No
     if "keepalive" in item:
         item["keepalive"] = {"N": item["keepalive"]["N"].removesuffix(".0")}
     assert from_item(item) == task
+
+
+# -- a record of the stream says whether DynamoDB itself removed the task at its end ---------------
+
+
+def test_a_removal_by_anyone_but_the_table_is_a_delete() -> None:
+    records: list[Any] = [
+        {"dynamodb": {"SequenceNumber": "1", "ApproximateCreationDateTime": 1}, **identity}
+        for identity in (
+            {},
+            {"userIdentity": None},
+            {"userIdentity": "me"},
+            {"userIdentity": {"principalId": "me"}},
+            {"userIdentity": {"type": "Service", "principalId": "dynamodb.amazonaws.com"}},
+        )
+    ]
+
+    writes, _ = writes_of(records)
+
+    assert [write.forgotten for write in writes] == [False, False, False, False, True]

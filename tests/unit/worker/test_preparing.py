@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headrace import App, Client, Worker
 from headrace.client.app.sync import MARK
-from headrace.domain.errors import NotFound
+from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.testing import MemoryService
 
 
@@ -122,3 +123,34 @@ def test_a_worker_whose_key_may_not_make_queues_says_so(
     assert warned[0].startswith("WARNING Queues and schedules are left as they are: there is no")
     assert "headrace queue create mail" in warned[0]
     assert "create_queues=False" in warned[1]
+
+
+# -- what a worker is given, checked ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "limit"),
+    [
+        ({"queues": []}, "queues", "1 to 100"),
+        ({"queues": "mail"}, "queues", "list of names"),
+        ({"queues": {"mail": float("nan")}}, "queues.mail", "above 0"),
+        ({"queues": {"mail": 1}, "strict": True}, "strict", "exclude each other"),
+        ({"concurrency": 0}, "concurrency", "1 to 10000"),
+        ({"lease_seconds": 0.5}, "lease_seconds", "1 to 43200"),
+        ({"name": "x" * 257}, "name", "256 bytes"),
+        ({"prune": True}, "prune", "needs sync"),
+        ({"isolate": True}, "app", "variable of a module"),
+    ],
+)
+def test_nonsense_is_refused_with_the_field_and_its_limit(
+    given: dict[str, Any], field: str, limit: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=limit) as refused:
+        Worker(App(url="https://queue.test", key="k"), **{"queues": ["mail"], **given})
+
+    assert [error.field for error in refused.value.errors] == [field]
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_right_name() -> None:
+    with pytest.raises(TypeError, match="no option concurency: did you mean concurrency"):
+        Worker(App(url="https://queue.test", key="k"), concurency=2)  # type: ignore[call-arg]

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from headrace.domain.access import Role
 from headrace.domain.errors import Conflict, Unavailable
 from headrace.domain.filters import NewerRecord, TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
-from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
 from headrace.ops.shared.sentences import sentence
 from headrace.store.call_scope import Caller, calling
@@ -166,21 +164,6 @@ def test_an_action_that_was_cut_off_before_it_was_written_leaves_no_mark(world: 
     world.clock.forward(24 * 3600)
     world.use.action_work.run()
     assert not world.use.actions.any_unfinished()
-
-
-def test_an_action_waits_when_the_key_it_works_for_is_revoked(world: World) -> None:
-    queue = waiting(world, 2)
-    key = world.use.keys.create(BOOTSTRAP, "ops", Role.ADMIN, ("*",)).key
-    with calling(Caller("ops", "req-1", key.id)):
-        run = begin(world, queue, BulkAction.DELETE, WAITING)
-    world.use.keys.revoke(BOOTSTRAP, key.id)
-    world.clock.forward(3600)
-    world.use.action_work.run()
-
-    rests = world.use.actions.get(run.id)
-    assert (rests.status, rests.changed) == ("PAUSED", 0)
-    assert "is revoked or has expired" in rests.trouble
-    assert world.use.inspect.count(queue).count == 2
 
 
 def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:

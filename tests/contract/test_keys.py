@@ -88,22 +88,6 @@ def test_a_key_costs_one_read_in_ten_seconds(world: World) -> None:
     assert (first.write, again.read, again.write) == (0, 0, 0)
 
 
-def test_a_revoked_key_stops_here_at_once_and_elsewhere_within_ten_seconds(world: World) -> None:
-    made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
-    there = elsewhere(world)
-    there.verify(made.secret)
-
-    world.use.keys.revoke(BOOTSTRAP, made.key.id)
-
-    with pytest.raises(Unauthenticated):
-        world.use.keys.verify(made.secret)
-    world.clock.forward(10)
-    with pytest.raises(Unauthenticated):
-        there.verify(made.secret)
-    with pytest.raises(NotFound):
-        world.use.keys.revoke(BOOTSTRAP, made.key.id)
-
-
 def test_the_last_use_is_noted_once_an_hour(world: World) -> None:
     made = world.use.keys.create(BOOTSTRAP, "sensors", Role.PRODUCER, ("*",))
     assert made.key.last_used_at is None

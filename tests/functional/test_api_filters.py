@@ -1,73 +1,10 @@
-"""Lists and counts with every filter: the same tasks in both, and only those."""
-
-from typing import Any
+"""The parameter `query` of lists, counts and bulk actions on tasks."""
 
 import pytest
 
 from headrace.domain.access import Role
 from tests.functional.conftest import Service
 from tests.functional.roles import keyed
-
-
-@pytest.fixture
-def path(call: Service) -> str:
-    """Give a queue with a task of every kind, each with its kind as id."""
-    path = call.queue()
-    for kind, status, worker, error in (
-        ("done", "SUCCEEDED", "ada:1", None),
-        ("timeout", "FAILED", "bob:1", {"type": "Timeout", "message": "Slow", "detail": "é"}),
-        ("refused", "FAILED", "ada:1", {"type": "Refused", "message": "no", "detail": ""}),
-    ):
-        call.put(path, id=kind, tags={"kind": kind, "of": "ended"})
-        (task,) = call.take(path, worker=worker)
-        call.say(
-            task, status, **({"error": error, "retryable": False} if error is not None else {})
-        )
-        call.clock.forward(10)
-    call.put(path, id="flying", tags={"kind": "flying", "of": "live", "comma": "a,b &="})
-    call.take(path, worker="eve, the 2nd")
-    call.put(path, id="ready", tags={"kind": "ready", "of": "live"})
-    call.put(path, id="later", tags={"kind": "later", "of": "live"}, delay_in_seconds=3600)
-    call.clock.forward(1)
-    return path
-
-
-def ids(call: Service, path: str, **query: str) -> list[str]:
-    return [task["id"] for task in listed(call, path, **query)["tasks"]]
-
-
-def listed(call: Service, path: str, **query: str) -> Any:
-    answer = call("GET", f"{path}/tasks", query=query)
-    assert answer.status == 200, answer.body
-    return answer.json
-
-
-FILTERS: list[tuple[dict[str, str], list[str]]] = [
-    ({}, ["ready", "later", "flying", "timeout", "refused", "done"]),
-    ({"state": "pending"}, ["ready", "later", "flying"]),
-    ({"state": "READY,SCHEDULED"}, ["ready", "later"]),
-    ({"state": "failed", "order": "desc"}, ["refused", "timeout"]),
-    ({"tag.of": "live", "tag.kind": "ready"}, ["ready"]),
-    ({"tag.comma": "a,b &="}, ["flying"]),
-    ({"worker": "eve, the 2nd"}, ["flying"]),
-    ({"min_attempts": "1"}, ["flying", "timeout", "refused", "done"]),
-    ({"error": "SLOW"}, ["timeout"]),
-    ({"error": "no", "worker": "ada:1", "state": "DEAD", "tag.of": "ended"}, ["refused"]),
-    ({"state": "DEAD", "scheduled_before": "2026-11-21T10:00:15+02:00"}, ["timeout"]),
-    ({"scheduled_after": "2026-11-21T08:30:00Z"}, ["later"]),
-]
-
-
-@pytest.mark.parametrize(("query", "expected"), FILTERS, ids=str)
-def test_a_list_and_a_count_mean_the_same_tasks(
-    call: Service, path: str, query: dict[str, str], expected: list[str]
-) -> None:
-    assert ids(call, path, **query) == expected
-    where = {name: value for name, value in query.items() if name != "order"}
-    counted = call("GET", f"{path}/count", query=where).json
-    assert counted["count"] == len(expected)
-    assert sum(counted["by_state"].values()) == len(expected)
-    assert counted["exact"] is True
 
 
 def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:

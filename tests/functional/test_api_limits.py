@@ -25,17 +25,6 @@ OF_A_TASK = [
     (f"tags.{'k' * 65}", {"k" * 64: ""}, {"k" * 65: ""}, "64"),
     ("dedupe_key", "é" * 128, "é" * 128 + "x", "256"),
 ]
-OF_A_QUEUE = [
-    ("name", "a" * 128, "a" * 129, "1 to 128"),
-    ("description", "é" * 512, "é" * 512 + "x", "1024"),
-    ("keepalive_timeout_in_seconds", 43_200, 43_201, "43200"),
-    ("history_retention_in_seconds", 31_536_000, 31_536_001, "31536000"),
-    ("dead_letter_queue_config.retention_period_in_seconds", 31_536_000, 31_536_001, "31536000"),
-    ("dequeuing_settings.rate_limiting.max_tokens", 1, 0, "1"),
-    ("retry_strategy.max_retries", 100, 101, "100"),
-    ("retry_strategy.base_seconds", 86_400, 86_400.5, "86400"),
-    ("retry_strategy.max_delay_seconds", 2_592_000, 2_592_001, "2592000"),
-]
 OF_A_CALL = [
     ("dequeue", "wait_seconds", 0, 20.5, "20"),
     ("dequeue", "worker", "é" * 128, "é" * 128 + "x", "256"),
@@ -60,22 +49,6 @@ def test_a_task_is_taken_at_its_limits(
 
     assert call("POST", path, {"tasks": [{name: good}]}).status == 200
     assert is_refused(call("POST", path, {"tasks": [{name: bad}]}), f"tasks[0].{field}", named)
-
-
-@pytest.mark.parametrize(
-    ("field", "good", "bad", "named"), OF_A_QUEUE, ids=[row[0] for row in OF_A_QUEUE]
-)
-def test_a_queue_is_taken_at_its_limits(
-    call: Service, field: str, good: Any, bad: Any, named: str
-) -> None:
-    def body(value: Any) -> Any:
-        first, *rest = field.split(".")
-        for name in reversed(rest):
-            value = {**({"interval": 1} if name == "max_tokens" else {}), name: value}
-        return {"name": "new", first: value}
-
-    assert call("POST", "/v1/queues", body(good)).status == 201
-    assert is_refused(call("POST", "/v1/queues", body(bad)), field, named)
 
 
 @pytest.mark.parametrize(

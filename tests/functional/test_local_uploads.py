@@ -72,19 +72,6 @@ def test_a_file_goes_through_the_service_and_comes_back(
     round_trip(client, queue, tmp_path, 8)
 
 
-def test_over_a_file_the_payload_lies_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEADRACE_PAYLOAD_OFFLOAD_BYTES", "32768")
-    (tmp_path / "work").mkdir()
-    with Client(f"file:{tmp_path}/tasks.db") as client:
-        client.create_queue("mail")
-        round_trip(client, "mail", tmp_path / "work", 3)
-    (kept,) = (one for one in (tmp_path / "tasks.db-payloads").rglob("*") if one.is_file())
-
-    assert kept.stat().st_size == 3 * MIB
-
-
 def test_a_file_that_cannot_be_one_names_the_limit(
     client: Client, queue: str, tmp_path: Path
 ) -> None:

@@ -52,13 +52,6 @@ def test_the_end_is_heard_of_at_once(client: Client, address: tuple[str, str | N
         assert (found.state, found.result, found.payload) == ("SUCCEEDED", 7, 1)
 
 
-def test_when_time_is_over_that_is_an_error(client: Client) -> None:
-    task = client.enqueue("mail", 1)
-
-    with pytest.raises(TimeoutError, match=r"within 0\.3 s: it is ENQUEUED"):
-        client.wait(str(task.id), timeout=0.3)
-
-
 @pytest.mark.slow
 def test_however_many_wait_all_other_calls_go_on(
     client: Client, address: tuple[str, str | None]

@@ -20,41 +20,6 @@ from headrace.testing import MemoryService
 from headrace.wire.queues import AlertsShown, OnEndShown
 
 
-@pytest.mark.parametrize(
-    ("settings", "field", "why"),
-    [
-        ({"shards": 100}, "shards", "must be a whole number from 1 to 64, not 100"),
-        (
-            {"priority": {"aging_in_seconds": 0}},
-            "priority.aging_in_seconds",
-            "must be a number from 1",
-        ),
-        (
-            {"alerts": {"queue": "a", "no_workers_for_seconds": 1}},
-            "alerts.no_workers_for_seconds",
-            "must be a number from 60",
-        ),
-        ({"retry_strategy": {"jitter": 2}}, "retry_strategy.jitter", "from 0 to 1, not 2"),
-        (
-            {"dequeuing_settings": {"rate_limiting": {"interval": 5}}},
-            "dequeuing_settings.rate_limiting.max_tokens",
-            "is required",
-        ),
-        (
-            {"dead_letter_queue_config": {"enable": 1}},
-            "dead_letter_queue_config.enable",
-            "must be True or False",
-        ),
-    ],
-)
-def test_a_value_out_of_its_limits_is_refused_where_it_is_declared(
-    settings: dict[str, Any], field: str, why: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=rf"^queue mail: {field} .*{why}") as caught:
-        App().queue("mail", **settings)
-    assert [one.field for one in caught.value.errors] == [field]
-
-
 def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> None:
     app = App()
     app.queue(

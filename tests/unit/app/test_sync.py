@@ -82,16 +82,6 @@ def test_what_is_missing_is_created_and_then_nothing_is_left_to_do(service: Memo
     assert service.client.get_queue("mail").shards == 2
 
 
-def test_queues_that_others_notify_are_made_first(service: MemoryService) -> None:
-    app = App(name="shop")
-    app.queue("a", on_end={"queue": "b"})
-    app.queue("b", alerts={"queue": "c", "dead_per_minute": 1})
-    app.queue("c")
-
-    assert sync(service, app).code == 0
-    assert plan(service, app) == []
-
-
 def test_settings_that_the_app_does_not_name_stay_as_they_are(service: MemoryService) -> None:
     service.client.create_queue(
         "mail",

@@ -26,22 +26,6 @@ strategies = st.builds(
 spreads = st.floats(0, 1, exclude_max=True)
 
 
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        (Backoff.EXPONENTIAL, [3, 6, 12, 24, 48]),
-        (Backoff.LINEAR, [3, 6, 9, 12, 15]),
-        (Backoff.QUADRATIC, [3, 12, 27, 48, 75]),
-        (Backoff.FIXED, [3, 3, 3, 3, 3]),
-        (Backoff.INTERVALS, [1, 2.5, 60, 60, 60]),
-    ],
-)
-def test_each_kind_waits_as_the_contract_says(kind: Backoff, expected: list[float]) -> None:
-    strategy = replace(TODAY, kind=kind)
-
-    assert [strategy.delay_seconds(retry, EVEN) for retry in range(1, 6)] == expected
-
-
 def test_a_new_queue_waits_exponentially_from_twenty_seconds_to_an_hour() -> None:
     waited = [RetryStrategy().delay_seconds(retry, EVEN) for retry in range(1, 11)]
 

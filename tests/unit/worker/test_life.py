@@ -10,7 +10,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from headrace import Reject, Retry, SoftTimeLimit
+from headrace import SoftTimeLimit
 from headrace.domain.errors import (
     Forbidden,
     HeadraceError,
@@ -23,29 +23,6 @@ from tests.unit.worker.worker_harness import SOON, RecordWrite, WorkerHarness
 from tests.waiting import until
 
 # ------------------------------------------------------------------------------------- running
-
-
-def test_what_handlers_return_and_raise_is_reported(harness: WorkerHarness) -> None:
-    def handler(payload: Any) -> Any:
-        if payload == "reject":
-            raise Reject("no good")
-        if payload == "retry":
-            raise Retry(delay=7)
-        if payload == "fail":
-            raise ValueError("broken")
-        return {"got": payload}
-
-    harness.handle(handler)
-    good, reject, retry, fail = harness.put("good", "reject", "retry", "fail")
-
-    harness.burst()
-
-    task = harness.client.get_task
-    assert (task(good).state, task(good).result) == (State.SUCCEEDED, {"got": "good"})
-    assert (task(reject).state, task(reject).dead_reason) == (State.DEAD, "rejected")
-    waits = task(retry).scheduled_at - harness.clock.now
-    assert 5 < waits.total_seconds() <= 7
-    assert (task(fail).state, harness.ending(fail)) == (State.ENQUEUED, "ValueError")
 
 
 def test_no_more_tasks_are_taken_than_concurrency_and_prefetch_allow(

@@ -2,14 +2,13 @@
 
 import json
 import os
-import stat
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from headrace.domain.errors import Conflict, InvalidRequest
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue_settings import QueueSettings
 from headrace.runtime.service import Service
@@ -89,30 +88,6 @@ def test_a_trial_write_leaves_pages_that_are_given_back_in_steps(store: SqliteSt
 
 
 # -- backup ----------------------------------------------------------------------------------------
-
-
-def test_a_backup_is_a_file_like_any_other_and_its_owners_alone(
-    use: Service, store: SqliteStore, tmp_path: Path
-) -> None:
-    ids = enqueue(use, 30)
-
-    store.backup(str(tmp_path / "copy.db"))
-
-    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
-    assert sorted(file.name for file in tmp_path.iterdir() if "copy" in file.name) == ["copy.db"]
-    copy = SqliteStore(str(tmp_path / "copy.db"))
-    assert sorted(copy.read(ids)) == sorted(ids)
-    assert copy.check() == ()
-    copy.close()
-
-
-def test_a_backup_replaces_no_file(store: SqliteStore, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "copy.db").write_bytes(b"mine")
-
-    with pytest.raises(Conflict, match="a backup replaces no file"):
-        store.backup(str(tmp_path / "copy.db"))
-
-    assert (tmp_path / "copy.db").read_bytes() == b"mine"
 
 
 def test_a_backup_to_where_no_file_can_be_is_refused(store: SqliteStore, tmp_path: Path) -> None:

@@ -254,3 +254,11 @@ def _emptied(dynamodb: RawClient, names: TableNames) -> bool:
         if requests and dynamodb.batch_write_item(RequestItems=requests)["UnprocessedItems"]:
             return False
     return True
+
+
+@pytest.fixture
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set credentials and a region that no account has."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

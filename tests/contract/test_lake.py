@@ -22,15 +22,11 @@ from tests.manual_clock import ManualClock
 
 
 @pytest.fixture(params=["folder", "s3"])
-def lake(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[PieceLake]:
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PieceLake]:
     if request.param == "folder":
         yield lake_at(str(tmp_path / "lake"))
         return
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    request.getfixturevalue("aws_credentials")
     with mock_aws():
         boto3.client("s3").create_bucket(Bucket="a-lake")
         yield lake_at("s3://a-lake/of/tests")
@@ -63,13 +59,9 @@ def test_a_file_is_read_in_pieces_and_listed_by_the_beginning_of_its_name(lake: 
     assert [one.name for one in lake.list("raw/a")] == ["raw/a"]
 
 
+@pytest.mark.usefixtures("aws_credentials")
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_bucket_that_does_not_exist_is_no_outage(
-    monkeypatch: pytest.MonkeyPatch, *, whole: bool
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+def test_a_bucket_that_does_not_exist_is_no_outage(*, whole: bool) -> None:
     lake = lake_at("s3://nowhere")
 
     def read() -> None:
@@ -83,11 +75,8 @@ def test_a_bucket_that_does_not_exist_is_no_outage(
         read()
 
 
-def test_a_lake_is_reached_in_the_region_and_as_the_role_that_are_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
+@pytest.mark.usefixtures("aws_credentials")
+def test_a_lake_is_reached_in_the_region_and_as_the_role_that_are_named() -> None:
     access = S3Access("arn:aws:iam::123456789012:role/lake", "eu-west-1")
     with mock_aws():
         where = {"LocationConstraint": "eu-west-1"}
@@ -104,10 +93,8 @@ def test_an_address_of_another_kind_is_no_lake() -> None:
         lake_at("gs://a-lake")
 
 
+@pytest.mark.usefixtures("aws_credentials")
 def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
 
     with pytest.raises(Unavailable, match="the lake cannot be reached"):

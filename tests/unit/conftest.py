@@ -1,5 +1,6 @@
-"""What each test of the SDK leaves as it found it."""
+"""Fixtures of the unit tests."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from prometheus_client import REGISTRY
 from prometheus_client.registry import Collector
+
+from headrace.testing import MemoryService
 
 # How long a draw takes tells how busy the machine is, and nothing of the code.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,3 +31,20 @@ def metrics_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for collector in made:
         with suppress(KeyError):  # the test has taken it back
             REGISTRY.unregister(collector)
+
+
+@pytest.fixture
+def service() -> Iterator[MemoryService]:
+    """Give a service in memory whose random numbers are the same each time."""
+    with MemoryService(seed=1) as service:
+        yield service
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Restore the handlers and the level of the root logger after the test."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

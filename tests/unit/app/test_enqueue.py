@@ -21,12 +21,6 @@ def send(to: str, subject: str = "hi") -> str:
     return f"{subject} {to}"
 
 
-@pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService() as service:
-        yield service
-
-
 def tasks(service: MemoryService, queue: str = "mail") -> list[Task]:
     return list(service.client.list_tasks(queue, payload=True))
 

@@ -1,6 +1,5 @@
 """Schedules declared beside functions."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,6 @@ from tests.unit.app.app_runner import call
 
 
 def report(kind: str = "daily") -> None: ...
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService() as service:
-        yield service
 
 
 def put(service: MemoryService, app: App) -> Schedule:

@@ -1,7 +1,7 @@
 """`headrace sync` brings queues and schedules to what an app declares, and nothing else."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -29,12 +29,6 @@ def shop(
     for schedule, cron in schedules:
         app.periodic(cron=cron, name=schedule)(task)
     return app
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService() as service:
-        yield service
 
 
 def sync(service: MemoryService, app: App, *words: str, client: Client | None = None) -> Ran:

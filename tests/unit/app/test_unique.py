@@ -1,6 +1,5 @@
 """`unique_for`: at most one task of a key in each window of time, even after it has ended."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
@@ -15,12 +14,6 @@ HOUR = 3600
 
 def send(to: str, note: str = "") -> str:
     return to
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService() as service:
-        yield service
 
 
 def outcome(task: Any, *args: Any, **kwargs: Any) -> str:

@@ -1,6 +1,5 @@
 """`headrace outbox` and `headrace work --outbox`, over a database in a file."""
 
-import logging
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -16,6 +15,8 @@ from tests.faults import FaultyService
 from tests.unit.cli.cli_runner import Ran, invoke
 from tests.unit.outbox.shop import OUTBOX, Shop, app, shop_in
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
 EXPIRED = datetime(2020, 1, 1, tzinfo=UTC)
 
 
@@ -29,16 +30,6 @@ def shop(url: str) -> Iterator[Shop]:
     with FaultyService() as service, shop_in(url, service) as made:
         service.client.create_queue("mail")
         yield made
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """Forget how a relay or a worker has set up logging."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def add(shop: Shop, *tasks: NewTask) -> list[str]:

@@ -1,6 +1,5 @@
 """`headrace work`: finding the app, and what is wrong when there is none."""
 
-import logging
 import os
 import subprocess
 import sys
@@ -27,19 +26,17 @@ def double(n: int) -> int:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Work in a folder with modules; forget them, and how they log, afterwards."""
+def folder(
+    logging_as_before: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """Work in a folder with modules; forget them afterwards."""
     known = set(sys.modules)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     (tmp_path / "a_shop.py").write_text(APP)
     (tmp_path / "a_broken.py").write_text("import no_such_package_at_all\n")
     (tmp_path / "a_faulty.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path
-    root.handlers[:] = handlers
-    root.setLevel(level)
     for name in set(sys.modules) - known:
         if name.startswith("a_"):
             del sys.modules[name]

@@ -119,13 +119,7 @@ def test_another_pass_does_a_part_that_nobody_took(wide: ReaperDeployment) -> No
 # -- the reaper runs itself several times at the same time, in Lambda by invocations ---------------
 
 
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-
-
+@pytest.mark.usefixtures("aws_credentials")
 @pytest.mark.parametrize("status", [202, 403])
 def test_a_function_is_invoked_without_waiting_or_is_unavailable(
     monkeypatch: pytest.MonkeyPatch, status: int

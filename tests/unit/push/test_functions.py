@@ -8,14 +8,9 @@ from headrace.domain.push_messages import TargetAnswer
 from headrace.store.services import call_function
 from tests.unit.push.receiver import GivenAnswer, Receiver, receiving
 
+pytestmark = pytest.mark.usefixtures("aws_credentials")
+
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:resize"
-
-
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
 def called(monkeypatch: pytest.MonkeyPatch, given: GivenAnswer) -> tuple[TargetAnswer, Receiver]:

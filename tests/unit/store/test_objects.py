@@ -16,16 +16,12 @@ from headrace.domain.offload import ObjectStore
 from headrace.store.objects import FolderObjects, MemoryObjects, objects_at, objects_beside
 from tests.unit.push.receiver import GivenAnswer, receiving
 
-
-def as_a_user_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+pytestmark = pytest.mark.usefixtures("aws_credentials")
 
 
 @pytest.fixture(params=["memory", "folder", "s3"])
 def objects(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, aws_credentials: None, tmp_path: Path
 ) -> Iterator[ObjectStore]:
     if request.param == "memory":
         yield MemoryObjects()
@@ -33,7 +29,6 @@ def objects(
     if request.param == "folder":
         yield objects_at(str(tmp_path / "payloads"))
         return
-    as_a_user_of_aws(monkeypatch)
     with mock_aws():
         boto3.client("s3").create_bucket(Bucket="payloads")
         yield objects_at("s3://payloads/of/tests")
@@ -145,7 +140,6 @@ def test_a_file_in_place_of_the_folder_is_unavailable(tmp_path: Path) -> None:
 def test_an_s3_that_is_away_is_unavailable(
     call: str, names: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_a_user_of_aws(monkeypatch)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     with pytest.raises(Unavailable, match="store of payloads cannot be reached"):
         getattr(objects_at("s3://payloads"), call)(names)
@@ -159,10 +153,7 @@ def test_an_s3_that_is_away_is_unavailable(
         ("list", ["", 10]),
     ],
 )
-def test_a_bucket_that_does_not_exist_is_no_outage(
-    call: str, names: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_a_user_of_aws(monkeypatch)
+def test_a_bucket_that_does_not_exist_is_no_outage(call: str, names: Any) -> None:
     given = names if call == "list" else [names]
     with mock_aws(), pytest.raises(ClientError, match="NoSuchBucket"):
         getattr(objects_at("s3://payloads"), call)(*given)
@@ -172,7 +163,6 @@ def answered(
     monkeypatch: pytest.MonkeyPatch, given: GivenAnswer, call: Callable[[ObjectStore], object]
 ) -> None:
     """Make *call* where S3 answers what is *given*."""
-    as_a_user_of_aws(monkeypatch)
     with receiving(lambda _: given) as s3:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.url.removesuffix("/hook"))
         call(objects_at("s3://payloads"))

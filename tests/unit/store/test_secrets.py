@@ -8,12 +8,7 @@ from moto import mock_aws
 from headrace.domain.errors import Unavailable
 from headrace.store.services import no_answer, secret
 
-
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+pytestmark = pytest.mark.usefixtures("aws_credentials")
 
 
 def test_a_secret_is_read_from_secrets_manager() -> None:

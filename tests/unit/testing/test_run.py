@@ -1,22 +1,16 @@
 """Running an app's functions in the test's thread: everything happens but the waiting."""
 
 import asyncio
-from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from headrace import App, Context, Snooze, Stopped
 from headrace.client.queue_fields import RetryFields
-from headrace.testing import MemoryService
+from headrace.testing import ManualClock, MemoryService
 
 FIXED: RetryFields = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService(seed=1) as service:
-        yield service
 
 
 def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService) -> None:
@@ -121,3 +115,50 @@ def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> 
     assert seen == [(1, None), (1, {"polls": 1}), (1, {"polls": 2}), (1, {"polls": 3})]
     assert (task.result, task.errors) == ("ready", [])
     assert elapsed >= timedelta(minutes=30)
+
+
+# -- the service in memory is the real one: the same HTTP, keys, roles and rules, at manual ti------
+
+
+def test_a_clock_never_goes_back_and_knows_its_zone() -> None:
+    with pytest.raises(ValueError, match="seconds must be 0 or more, not -1"):
+        ManualClock().forward(-1)
+    with pytest.raises(ValueError, match="no time zone"):
+        ManualClock(datetime(2026, 1, 1))  # noqa: DTZ001 (that is what is refused)
+
+
+def test_the_timers_run_when_told(service: MemoryService) -> None:
+    service.client.create_queue("mail")
+    service.client.put_schedule("mail", "nightly", every_seconds=60)
+    service.client.enqueue("mail", expires_at=service.clock.now + timedelta(seconds=5))
+    service.clock.forward(65)
+
+    timers = service.tick()
+
+    assert timers.reaped.expired == 1
+    assert timers.ticked.enqueued >= 1
+    assert timers.recorded.counted >= 3
+    assert service.client.get_stats("mail").counts.dead == 1
+
+
+# -- cancels in the test kit: a handler hears of one as it would from a worker, in simulated t------
+
+
+def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: MemoryService) -> None:
+    app, seen = App(), list[tuple[bool, bool]]()
+
+    @app.handler(queue="mail")
+    def work(ctx: Context, payload: Any) -> None:
+        service.client.cancel_task(ctx.id)
+        seen.append((ctx.cancelled, ctx.lost))
+        service.clock.forward(10)  # of 30
+        seen.append((ctx.cancelled, ctx.lost))
+        ctx.check()
+
+    service.client.create_queue("mail")
+    service.client.enqueue("mail", 1)
+    ran = service.run(app, until_settled=True)
+
+    assert seen == [(False, False), (True, True)]
+    assert (ran.cancelled, ran.lost, ran.failed, ran.succeeded) == (1, 0, 0, 0)
+    assert "cancelled" in repr(ran)

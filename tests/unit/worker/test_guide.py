@@ -2,7 +2,6 @@
 
 import inspect
 import io
-import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -23,19 +22,15 @@ FOR_TESTS = {"self", "app", "client", "monotonic", "now", "chance", "options"}
 
 
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A module, and logging left as it was."""
+def shop(logging_as_before: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """Give a module in which the guide's code runs."""
     monkeypatch.setenv("HEADRACE_URL", "http://localhost:1")
     monkeypatch.setenv("HEADRACE_KEY", "a-key")
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
     module = sys.modules["shop"] = ModuleType("shop")
     yield module
     del sys.modules["shop"]
     module.app.close()
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def test_the_guide_runs_as_it_stands(shop: ModuleType) -> None:

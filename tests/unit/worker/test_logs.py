@@ -13,18 +13,10 @@ from headrace import App, Context
 from headrace.client.worker.logs import configure
 from headrace.testing import MemoryService
 
+pytestmark = pytest.mark.usefixtures("logging_as_before")
+
 LOG = logging.getLogger("headrace.worker")
 HOSTILE = "mail\x1b[2J\x9b\u202e\n2026-11-21 08:00:00,000 INFO headrace.worker: all is well"
-
-
-@pytest.fixture(autouse=True)
-def _root() -> Iterator[None]:
-    """Leave logging as it was."""
-    logger = logging.getLogger()
-    handlers, level = logger.handlers[:], logger.level
-    yield
-    logger.handlers[:] = handlers
-    logger.setLevel(level)
 
 
 def run(app: App, count: int = 1) -> None:

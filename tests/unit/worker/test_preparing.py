@@ -26,12 +26,6 @@ def shop(shards: int = 2, *, create_queues: bool = True, **schedules: str) -> Ap
 
 
 @pytest.fixture
-def service() -> Iterator[MemoryService]:
-    with MemoryService() as service:
-        yield service
-
-
-@pytest.fixture
 def warned(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     """The lines that were logged, by level."""
 

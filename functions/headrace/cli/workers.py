@@ -288,11 +288,14 @@ def load_app(name: str) -> "tuple[str, App]":
 
 
 def _error_and_line(error: BaseException) -> str:
-    """Return the text of *error* and the line that raised it."""
+    """Return the text of *error* and the last line that ran outside of Headrace."""
     text = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, SyntaxError):  # its text has the line
         return text
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    frames = traceback.extract_tb(error.__traceback__)
+    headrace = str(Path(garbage.__file__).parent)
+    outside = [one for one in frames if not one.filename.startswith(headrace)]
+    last = (outside or frames)[-1]
     return f"{text} ({last.filename}, line {last.lineno})"
 
 

@@ -19,6 +19,7 @@ _RETRY: Final = ("retry_strategy",)
 _OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "at": _DUE,
     "autoretry_for": ("retry_on",),
+    "backoff": _RETRY,
     "countdown": _DELAY,
     "dedupe": _KEY,
     "delay": _DELAY,
@@ -38,6 +39,7 @@ _OTHER_NAMES: Final[Mapping[str, Sequence[str]]] = {
     "overwrite": ("overwrite_on_duplicate",),
     "overwrite_on_duplicate": ("overwrite",),
     "queue_name": ("queue",),
+    "rate_limit": ("dequeuing_settings", "rate_limiting"),
     "retries": ("max_retries", "retry_strategy"),
     "retry_backoff": _RETRY,
     "soft_time_limit": ("soft_timeout",),

@@ -132,6 +132,7 @@ class MemoryService:
             poll_after_seconds=0.02,
             settings_ttl_seconds=0,
             lake_payloads=("*",),
+            push=Settings.from_env().push,
         )
         return build(settings, self.store, now=self.clock, lake=lake, random=random)
 

@@ -80,12 +80,19 @@ def test_arguments_of_many_types_arrive_as_they_were_sent() -> None:
     assert SEEN == [GIVEN]
 
 
+AN_OPTION = (
+    "is no argument of send(to, subject, urgent); as an option it is"
+    " send.options(delay=…).enqueue(…)"
+)
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "expected"),
     [
         ((5,), {}, {"args.to": "expected `str`, got `int`"}),
         ((), {}, {"args.to": "must be given: send(to, subject, urgent)"}),
         (("a",), {"cc": 1}, {"args.cc": "is no argument of send(to, subject, urgent)"}),
+        (("a",), {"delay": 5}, {"args.delay": AN_OPTION}),
         (("a",), {"to": "b"}, {"args.to": "is given twice"}),
         (
             ("a", "b", True),

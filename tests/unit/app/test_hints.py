@@ -31,15 +31,12 @@ def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
     ("way", "option", "hint"),
     [
         ("task", "retry", "task has no option retry: did you mean"),
-        (
-            "task",
-            "retries",
-            "task has no option retries: did you mean max_retries or retry_strategy",
-        ),
+        ("task", "retries", "no option retries: did you mean max_retries or retry_strategy"),
         ("options", "key", "options has no option key: did you mean dedupe_key"),
         ("count_tasks", "status", "count_tasks has no option status: did you mean state"),
         ("enqueue", "delay", "enqueue has no option delay: did you mean delay_in_seconds"),
         ("options", "countdown", "options has no option countdown: did you mean delay"),
+        ("queue", "rate_limit", "queue mail has no option rate_limit: did you mean dequeuing_set"),
         ("queue", "shard", r"queue mail has no option shard: did you mean shards\?"),
     ],
 )
@@ -50,8 +47,6 @@ def test_an_option_that_is_none_is_told_the_one_that_was_meant(
     client = Client("http://queue.test", "key")
     ways: dict[str, Any] = {
         "task": app.task,
-        "handler": lambda **wrong: app.handler(queue="mail", **wrong),
-        "periodic": app.periodic,
         "options": app.task(lambda to: None).options,
         "count_tasks": lambda **wrong: client.count_tasks("mail", **wrong),
         "enqueue": lambda **wrong: client.enqueue("mail", **wrong),

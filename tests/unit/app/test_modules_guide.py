@@ -90,7 +90,7 @@ def test_the_app_of_a_module_is_found(folder: Path, text: str, name: str, found:
     ("text", "name", "why"),
     [
         ("one = App(); two = App()", "shop", r"shop has several apps \(one, two\): name one"),
-        ("one = App()", "shop:two", "shop has no two; its apps: one"),
+        ("", "shop:app", "it has no App: name its module that has one, as shop.app:app"),
         ("number = 5", "shop:number", "shop:number is no App but int"),
         ("", "shop.mail.nothing", "No module named"),
     ],

@@ -24,6 +24,7 @@ def test_an_unknown_task_says_what_may_be_meant() -> None:
     assert message(app, "mod.hello").startswith(
         "no task here is named 'mod.hello': did you mean hello or pkg.sub.mod.hello? "
     )
+    assert "did you mean pkg.other? If not, import" in message(app, "pkg.othr")
     app = App()
     app.queue("mail", work=True)
     assert f"inside the function {__name__}.outer, which the worker does not call" in message(

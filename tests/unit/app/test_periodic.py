@@ -112,16 +112,7 @@ def test_schedules_of_a_queue_need_different_names() -> None:
     task = app.task(name="report")(report)
     app.periodic(every=60)(task)
     app.periodic(every=90, name="slow")(task)
-    with pytest.raises(ValueError, match="two schedules are named report"):
-        app.periodic(every=90)(task)
     with pytest.raises(ValueError, match="two schedules are named slow"):
         app.periodic(every=60, name="slow")(app.task(name="two")(report))
     with pytest.raises(TypeError, match=r"give periodic\(name=…\)"):
         app.periodic(every=60)(app.task(name="my report")(report))
-
-
-def test_a_periodic_function_that_is_no_task_is_an_error() -> None:
-    app = App(url="http://127.0.0.1:9", key="k")
-    app.periodic(every=60)(report)
-    with pytest.raises(TypeError, match=r"report is periodic but no task: add @app\.task"):
-        app.sync_schedules()

@@ -141,3 +141,21 @@ def test_queues_that_alerts_and_ends_go_to_are_made_first(way: Any) -> None:
     assert set(queues) == {"ends", "mail", "ops"}
     assert queues["mail"].alerts is not None
     assert queues["ops"].on_end is not None
+
+
+def test_a_queue_whose_settings_the_service_refuses_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = App(queue="mail")
+    app.queue("mail", on_end={"queue": "hooks"})
+    app.queue("hooks", target={"url": "http://hooks.test:8000"})
+    with (
+        MemoryService() as service,
+        service.serving(app),
+        pytest.raises(InvalidRequest, match=r"^queue hooks: target\.url must begin with https"),
+    ):
+        app.task(lambda: None).enqueue()
+
+    monkeypatch.setenv("HEADRACE_PUSH_HOSTS", "hooks.test")
+    with MemoryService() as service, service.serving(app):
+        assert app.task(lambda: None).enqueue().outcome == "CREATED"

@@ -24,6 +24,9 @@ def double(n: int) -> int:
     return 2 * n
 """
 
+FORGETFUL = f"{APP}@app.periodic(every=60)\ndef report() -> None: ...\n"
+TWICE = f"{APP}beat = app.periodic(every=60)\n@beat\n@beat\n@app.task\ndef f() -> None: ...\n"
+
 
 @pytest.fixture(autouse=True)
 def folder(
@@ -33,7 +36,8 @@ def folder(
     known = set(sys.modules)
     (tmp_path / "a_shop.py").write_text(APP)
     (tmp_path / "a_broken.py").write_text("import no_such_package_at_all\n")
-    (tmp_path / "a_faulty.py").write_text("1 / 0\n")
+    (tmp_path / "a_twice.py").write_text(TWICE)
+    (tmp_path / "a_forgetful.py").write_text(FORGETFUL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     yield tmp_path
@@ -68,6 +72,8 @@ def test_it_works_until_the_queues_are_empty(headrace_service: MemoryService) ->
         ("a_nothing:app", "there is no module a_nothing in "),
         ("a_shop:ap", "a_shop has no ap; its apps: app"),
         ("a_broken:app", "a_broken needs the module no_such_package_at_all"),
+        ("a_twice", "a_twice cannot be imported: ValueError: two schedules are named a_twice.f"),
+        ("a_forgetful", "a_forgetful.report is periodic but no task: add @app.task"),
     ],
 )
 def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> None:
@@ -75,6 +81,7 @@ def test_an_app_that_is_not_there_is_one_clear_line(name: str, message: str) -> 
 
     assert ran.code in (1, 2)
     assert ran.error.startswith(f"error: {message}")
+    assert "headrace/client" not in ran.error  # a line of the program is named
 
 
 @pytest.mark.parametrize(

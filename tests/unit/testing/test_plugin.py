@@ -12,11 +12,8 @@ import pytest
 from headrace import App
 
 app = App()
-seen = []
-
 @app.task(queue="mail")
 def send(to: str) -> str:
-    seen.append(to)
     return to.upper()
 
 @pytest.fixture
@@ -55,26 +52,6 @@ def test_the_fixtures_are_one_service(pytester: pytest.Pytester) -> None:
 
         def test_another_is_empty(headrace_client):
             assert list(headrace_client.list_queues()) == []
-    """)
-
-    run(pytester).assert_outcomes(passed=2)
-
-
-def test_an_app_talks_to_the_service_or_runs_inline(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(APP)
-    pytester.makepyfile("""
-        from conftest import app, seen, send
-
-        def test_service(headrace_service):
-            made = send.enqueue(to="ada")
-            assert seen == []
-            assert headrace_service.run(app).succeeded == 1
-            assert headrace_service.client.get_task(made.id).result == "ADA"
-
-        def test_inline(headrace_inline, headrace_service):
-            made = send.enqueue(to="bob")
-            assert headrace_inline.result(made.id) == "BOB"
-            assert headrace_inline.service is headrace_service
     """)
 
     run(pytester).assert_outcomes(passed=2)

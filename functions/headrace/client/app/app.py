@@ -114,9 +114,11 @@ class App(TaskRunner):
     def import_tasks(self) -> None:
         """Import the modules of ``include`` and of ``autodiscover``.
 
-        A worker and the command call this.  Raises ModuleNotFoundError, and what a module raises.
+        A worker and the command call this.  Raises ModuleNotFoundError, what a module raises, and
+        InvalidRequest for a periodic function that is no task.
         """
         import_modules(self._modules, self._packages)
+        self._schedules.check()
 
     @property
     def folder(self) -> str:
@@ -392,7 +394,7 @@ class App(TaskRunner):
     def declares(self, path: str | None = None) -> Declaration:
         """What a sync brings to the service; *path* is ``module:app``, where it is known.
 
-        Raises TypeError for a periodic function that is no task.
+        Raises InvalidRequest for a periodic function that is no task.
         """
         self.import_tasks()
         names = frozenset(filter(None, (self.name, path)))

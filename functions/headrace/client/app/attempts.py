@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -270,6 +271,11 @@ def _remedy(name: str, known: Iterable[str]) -> str:
         return (
             f"did you mean {' or '.join(near)}? The program that enqueues it must import its"
             " module under the worker's name for it, or name the task with name="
+        )
+    if near := get_close_matches(name, known, n=_NEAR):
+        return (
+            f"did you mean {' or '.join(near)}? If not, import the module that declares it where"
+            " the worker's app is"
         )
     if cannot_be_imported(name):
         return (

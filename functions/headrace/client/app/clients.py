@@ -24,7 +24,7 @@ from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask
 from headrace.client.settings import working_folder
 from headrace.domain import limits
-from headrace.domain.errors import Forbidden, NotFound, QueueExists
+from headrace.domain.errors import Forbidden, InvalidRequest, NotFound, QueueExists
 from headrace.domain.queue_settings import QueueSettings
 from headrace.wire.tasks import Enqueued
 
@@ -113,7 +113,8 @@ class AppQueues:
     ) -> Operation[None]:
         """Make a queue, after the queues that it refers to and that are not in *path*.
 
-        Raises NotFound naming the command when it may not be made.
+        Raises NotFound naming the command when it may not be made, and InvalidRequest naming the
+        queue whose settings the service refuses.
         """
         if not self._create:
             raise _missing(name, "this app makes none (create_queues=False)") from missing
@@ -127,6 +128,8 @@ class AppQueues:
             pass  # another process was quicker
         except Forbidden as error:
             raise _missing(name, "this key may not make queues") from error
+        except InvalidRequest as error:
+            raise InvalidRequest(f"queue {name}: {error.detail}", errors=error.errors) from None
 
 
 def _referenced(settings: Settings) -> list[str]:

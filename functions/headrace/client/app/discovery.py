@@ -46,10 +46,10 @@ def _named(module: ModuleType, variable: str) -> "tuple[str, App]":
     for part in variable.split("."):
         if not hasattr(value, part):
             known = ", ".join(_apps(module))
-            raise AppNotFound(
-                f"{module.__name__} has no {variable}; "
-                + (f"its apps: {known}" if known else "it has no App")
-            )
+            advice = f"its apps: {known}" if known else "it has no App"
+            if not known and hasattr(module, "__path__"):
+                advice += f": name its module that has one, as {module.__name__}.app:app"
+            raise AppNotFound(f"{module.__name__} has no {variable}; {advice}")
         value = getattr(value, part)
     if not isinstance(value, App):
         raise AppNotFound(f"{module.__name__}:{variable} is no App but {type(value).__name__}")

@@ -11,6 +11,7 @@ from headrace.client.app.function import TaskFunction
 from headrace.client.app.signature import name_of
 from headrace.client.app.sync import Fields, ScheduleName, schedule_fields
 from headrace.domain import limits
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import DedupeUntil, Missed, OnExpiry
 from headrace.domain.task_fields import SetBy, texts
 
@@ -129,10 +130,13 @@ class AppSchedules:
 
     @property
     def declared(self) -> Mapping[ScheduleName, Fields]:
-        """Their fields by path.  Raises TypeError for a periodic function that is no task."""
-        for function in self._timings:
-            raise TypeError(f"{name_of(function)} is periodic but no task: add @app.task")
+        """Their fields by path."""
         return {key: _by_path(each.fields) for key, each in self._periodic.items()}
+
+    def check(self) -> None:
+        """Raise InvalidRequest for a periodic function that is no task."""
+        for function in self._timings:
+            raise InvalidRequest(f"{name_of(function)} is periodic but no task: add @app.task")
 
     def declare(self, target: Callable[..., Any], timing: Timing) -> None:
         """Add a schedule of a task, or of a function that is going to be one.

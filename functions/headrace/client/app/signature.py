@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.client.app.checks import all_wrong
 from headrace.client.app.context import Context
+from headrace.client.app.options import CallOptions
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import FieldError
 from headrace.domain.values import convert, decoder
@@ -181,7 +182,7 @@ class Signature:
         if names.keys() == self.hints.keys():
             return []
         unknown = [
-            FieldError(f"args.{name}", f"is no argument of {self}")
+            FieldError(f"args.{name}", f"is no argument of {self}{_perhaps_option(name, self)}")
             for name in names
             if name not in self.hints
         ]
@@ -191,6 +192,13 @@ class Signature:
             if name not in names and name not in self.defaults
         ]
         return unknown + missing
+
+
+def _perhaps_option(name: str, of: Signature) -> str:
+    """Return advice if *name* is an option of a call."""
+    if name in CallOptions.__annotations__:
+        return f"; as an option it is {of.function}.options({name}=…).enqueue(…)"
+    return ""
 
 
 def _perhaps_context(name: str, hint: TypeHint) -> str:

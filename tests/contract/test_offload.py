@@ -23,7 +23,6 @@ from tests.streamed import SHARD, Streamed, stream_records
 MOST = 1024
 SMALL = '{"small": true}'
 LARGE = '{"large": "' + "é" * MOST + '"}'
-OTHER = '["other", "' + "y" * 2 * MOST + '"]'
 
 
 @dataclass
@@ -101,17 +100,6 @@ def test_a_large_payload_is_delivered_as_it_came_in(world: OffloadWorld) -> None
     assert stored[large].offloaded["payload"].bytes == len(LARGE.encode())
     assert [task.payload for task in world.take("mail", 2)] == [SMALL, LARGE]
     assert world.objects.asked == [("put", 1), ("get", 1)]
-
-
-def test_results_and_progress_go_the_same_way(world: OffloadWorld) -> None:
-    (task_id,) = world.put("mail", SMALL)
-    task = world.one("mail")
-    world.say(task, "INFLIGHT", progress=OTHER)
-    assert world.use.texts.shown(world.see(task_id)).progress == OTHER
-    world.say(task, "SUCCEEDED", result=LARGE)
-
-    seen = world.use.texts.shown(world.see(task_id))
-    assert (seen.payload, seen.result, seen.progress) == (SMALL, LARGE, OTHER)
 
 
 def test_a_task_keeps_its_payload_through_retries_moves_and_restarts(world: OffloadWorld) -> None:

@@ -30,25 +30,6 @@ def test_settings_are_replaced_if_the_version_is_the_one_that_was_seen(world: Wo
     assert world.use.queues.replace(queue, QueueSettings()).version == 3
 
 
-@pytest.mark.gate
-def test_queues_are_listed_by_name_page_by_page(world: World) -> None:
-    names = sorted(f"q{number}" for number in range(7))
-    for name in [*names, "other"]:
-        world.queue(name)
-
-    listed, cursor = [], None
-    while True:
-        page = world.use.queues.list(prefix="q", limit=3, cursor=cursor)
-        listed += [queue.name for queue in page.shown]
-        cursor = page.cursor
-        if cursor is None:
-            break
-
-    assert listed == names
-    with pytest.raises(InvalidRequest):
-        world.use.queues.list(prefix="o", limit=3, cursor="AAAA")
-
-
 def test_a_pause_may_end_by_itself(world: World) -> None:
     queue = world.queue()
     world.put(queue)
@@ -149,24 +130,6 @@ def test_lists_go_state_by_state_in_order(world: World, shards: int, limit: int)
         State.SUCCEEDED: 5,
         State.DEAD: 5,
     }
-
-
-def test_a_cursor_is_good_for_its_own_list_only(world: World) -> None:
-    queue, other = world.queue(), world.queue("other")
-    world.put(queue, "1", "2")
-    cursor = world.use.inspect.list(queue, limit=1).cursor
-    assert cursor is not None
-    forged = cursor[:-9] + ("A" if cursor[-9] != "A" else "B") + cursor[-8:]
-
-    for call in (
-        {"queue": other, "cursor": cursor},
-        {"queue": queue, "cursor": cursor, "descending": True},
-        {"queue": queue, "cursor": cursor, "where": TaskFilter(("DEAD",))},
-        {"queue": queue, "cursor": forged},
-        {"queue": queue, "cursor": "é"},
-    ):
-        with pytest.raises(InvalidRequest, match="cursor"):
-            world.use.inspect.list(**call)
 
 
 def test_a_purge_removes_the_states_it_names_and_nothing_later(world: World) -> None:

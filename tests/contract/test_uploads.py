@@ -9,14 +9,14 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from headrace.domain import limits
-from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.errors import InvalidRequest
 from headrace.domain.offload import PATH, Upload
 from headrace.domain.plan import TaskSpec
 from headrace.domain.push import Target
 from headrace.ops.shared.jobs import ORPHAN_AGE, ROUND
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from headrace.store.base import Store
-from tests.contract.conftest import World, new_world
+from tests.contract.conftest import World
 from tests.contract.test_offload import OffloadWorld, offload_world
 from tests.manual_clock import ManualClock
 
@@ -154,20 +154,6 @@ def test_a_queue_that_pushes_takes_none(world: OffloadWorld) -> None:
     with pytest.raises(InvalidRequest, match="queue mail pushes payloads to a target"):
         granted(world)
     assert "payload_ref has no meaning here" in invalid(world, spec(before))
-
-
-def test_nothing_is_uploaded_where_payloads_stay_in_the_table(
-    store: Store, clock: ManualClock
-) -> None:
-    upload = uploaded(offload_world(store, clock))
-    bare = new_world(store, clock)
-    with pytest.raises(InvalidRequest, match="payloads are not kept outside the table here"):
-        granted(bare)
-    with pytest.raises(Unavailable, match="payloads are kept elsewhere"):
-        bare.use.uploads.url_of(upload.text, "http://here")
-    with pytest.raises(Unavailable, match="payloads are not kept by this service"):
-        _ = bare.use.uploads.own_objects
-    assert invalid(bare, spec(upload)) == "payload_ref is of a service that keeps payloads"
 
 
 def test_a_url_of_an_upload_is_good_for_its_method_and_its_time(world: OffloadWorld) -> None:

@@ -73,6 +73,11 @@ def test_one_unreadable_payload_leaves_the_others_readable() -> None:
         _ = bad.payload
 
 
+def test_a_field_that_only_a_newer_service_knows_is_ignored() -> None:
+    client, _ = client_on(reply(200, {**TASK, "colour": "red"}))
+    assert client.get_task("t1").id == "t1"
+
+
 def test_a_list_asks_for_a_page_only_when_it_is_needed() -> None:
     client, wire = client_on(
         reply(200, {"tasks": [TASK, TASK], "cursor": "more"}),

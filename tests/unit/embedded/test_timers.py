@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App, Client, Context, Worker, chain
+from headrace import Client
 from headrace.client.embedding import timers_of
 from headrace.embedded.service import EmbeddedService
 from headrace.embedded.timers import timers_seat
@@ -89,28 +89,3 @@ def test_the_timers_of_a_file_tick_its_schedules(tmp_path: Path) -> None:
         (tick, *_) = client.list_tasks("mail")
 
     assert tick.schedule == "hello"
-
-
-def an_app(client: Client, ran: list[int]) -> App:
-    app = App(client=client)
-
-    @app.task(queue="numbers")
-    def one() -> int:
-        return 1
-
-    @app.task(queue="numbers")
-    def more(ctx: Context) -> int:
-        ran.append(sum(ctx.batch.results()) + 1)
-        return ran[-1]
-
-    app.ensure_queues()
-    chain(one.s(), more.s(), more.s()).start(client)
-    return app
-
-
-def test_a_burst_over_a_file_runs_a_workflow_to_its_end(tmp_path: Path) -> None:
-    ran: list[int] = []
-    with Client(f"file:{tmp_path}/h.db") as client:
-        Worker(an_app(client, ran)).run(burst=True)
-
-    assert ran == [2, 3]

@@ -22,8 +22,10 @@ from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
+from tests.documented import check_documented
 from tests.invocation import InvocationContext
 from tests.manual_clock import ManualClock
+from tests.streamed import SHARD, Streamed
 
 KEY = "a-key-for-the-tests"
 REQUEST_ID = "b1946ac9-2d9e-4c38-8a5e-5a5f4b6a1b1a"
@@ -136,6 +138,27 @@ class Service:
         return shown
 
 
+class Counted(Service):
+    """A service whose recorder counts when a test calls `record`."""
+
+    stream: Streamed
+
+    def record(self) -> None:
+        self.use.recording.record(SHARD, self.stream.taken())
+
+    def stats(self, path: str, **query: str) -> Any:
+        answer = self("GET", f"{path}/stats", query=query)
+        assert answer.status == 200, answer.body
+        check_documented("Stats", answer.json)
+        return answer.json
+
+    def metrics(self, path: str, **query: str) -> Any:
+        answer = self("GET", f"{path}/metrics", query=query)
+        assert answer.status == 200, answer.body
+        check_documented("Metrics", answer.json)
+        return answer.json
+
+
 def proxy_event(
     method: str,
     path: str,
@@ -187,3 +210,14 @@ def new_service(store: Store | None = None) -> Service:
     clock = ManualClock()
     settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
     return Service(clock, build(settings, store or SqliteStore(":memory:"), now=clock))
+
+
+@pytest.fixture
+def counted() -> Counted:
+    """Give a service with a recorder, and nothing in it."""
+    clock = ManualClock()
+    stream = Streamed(SqliteStore(":memory:"), clock)
+    settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
+    service = Counted(clock, build(settings, stream.store, now=clock))
+    service.stream = stream
+    return service

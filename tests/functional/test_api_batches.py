@@ -3,36 +3,19 @@
 import pytest
 
 from headrace.domain.access import Role
-from headrace.runtime.wiring import Settings, build
-from headrace.store.sqlite import SqliteStore
 from tests.documented import check_documented
-from tests.functional.conftest import KEY, Service
+from tests.functional.conftest import Counted, Service
 from tests.functional.roles import keyed
-from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Streamed
 
 ON = {"ended": {"queue": "told", "payload": {"big": 12345678901234567890}, "tags": {"a": "b"}}}
 
 
-class Counted(Service):
-    """A service with a recorder, which counts when told."""
-
-    stream: Streamed
-
-    def record(self) -> None:
-        self.use.recording.record(SHARD, self.stream.taken())
-
-
 @pytest.fixture
-def counted() -> Counted:
-    clock = ManualClock()
-    stream = Streamed(SqliteStore(":memory:"), clock)
-    settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
-    service = Counted(clock, build(settings, stream.store, now=clock))
-    service.stream = stream
-    service.queue("work")
-    service.queue("told")
-    return service
+def counted(counted: Counted) -> Counted:
+    """Give a service with two queues."""
+    counted.queue("work")
+    counted.queue("told")
+    return counted
 
 
 def test_a_batch_is_made_filled_closed_and_calls_back(counted: Counted) -> None:

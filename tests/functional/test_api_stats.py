@@ -1,50 +1,12 @@
 """How a queue is doing, over HTTP: the recorder is given the stream when a test says so."""
 
-from typing import Any
-
 import pytest
 
 from headrace.domain.task import Status
-from headrace.runtime.wiring import Settings, build
-from headrace.store.sqlite import SqliteStore
-from tests.documented import check_documented
-from tests.functional.conftest import KEY, Service
-from tests.manual_clock import ManualClock
-from tests.streamed import SHARD, Streamed
+from tests.functional.conftest import Counted
 
 FIXED = {"kind": "fixed", "base_seconds": 600, "jitter": 0, "max_retries": 1}
 EVENTS = ("enqueued", "started", "succeeded", "failed", "dead", "cancelled")
-
-
-class Counted(Service):
-    """A service with a recorder, which counts when told."""
-
-    stream: Streamed
-
-    def record(self) -> None:
-        self.use.recording.record(SHARD, self.stream.taken())
-
-    def stats(self, path: str, **query: str) -> Any:
-        answer = self("GET", f"{path}/stats", query=query)
-        assert answer.status == 200, answer.body
-        check_documented("Stats", answer.json)
-        return answer.json
-
-    def metrics(self, path: str, **query: str) -> Any:
-        answer = self("GET", f"{path}/metrics", query=query)
-        assert answer.status == 200, answer.body
-        check_documented("Metrics", answer.json)
-        return answer.json
-
-
-@pytest.fixture
-def counted() -> Counted:
-    clock = ManualClock()
-    stream = Streamed(SqliteStore(":memory:"), clock)
-    settings = Settings(admin_key=KEY, poll_after_seconds=0.02, settings_ttl_seconds=1)
-    service = Counted(clock, build(settings, stream.store, now=clock))
-    service.stream = stream
-    return service
 
 
 def worked(counted: Counted) -> str:

@@ -6,11 +6,9 @@ answers.  What a real one takes, that says nothing, is measured once, and slowly
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -27,6 +25,7 @@ from headrace.store.call_scope import ANSWER_SECONDS, CALL_SECONDS, in_time, tim
 from headrace.store.dynamo.connect import connected
 from headrace.store.services import ATTEMPTS
 from infra.template import Template
+from tests.unit.push.receiver import GivenAnswer, ReceivedPush, receiving
 
 API_GATEWAY_SECONDS = 29
 KEY = "a-key-for-the-tests"
@@ -57,31 +56,16 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def table() -> Iterator[SlowDynamoDB]:
     table = SlowDynamoDB()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(_: ReceivedPush) -> GivenAnswer:
+        table.requested.append(table.now)
+        table.now += CALL_SECONDS
+        if not table.status:
+            raise ConnectionAbortedError
+        return GivenAnswer(table.status, THROTTLED)
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            table.requested.append(table.now)
-            table.now += CALL_SECONDS
-            if not table.status:
-                self.close_connection = True
-                return
-            self.send_response(table.status)
-            self.send_header("Content-Length", str(len(THROTTLED)))
-            self.end_headers()
-            self.wfile.write(THROTTLED)
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    table.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield table
-    server.shutdown()
-    server.server_close()
+    with receiving(answer) as receiver:
+        table.url = receiver.url.removesuffix("/hook")
+        yield table
 
 
 def remaining(seconds: float) -> LambdaContext:

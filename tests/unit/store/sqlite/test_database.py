@@ -43,11 +43,6 @@ class Notes:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "headrace.db"
-
-
-@pytest.fixture
 def notes(path: Path) -> Iterator[Notes]:
     notes = Notes(path)
     yield notes

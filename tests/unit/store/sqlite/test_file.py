@@ -26,11 +26,6 @@ AS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "headrace.db"
-
-
 def opens(path: Path) -> None:
     SqliteStore(str(path)).close()
 

@@ -1,8 +1,6 @@
 """The file read in bulk: every task that is there is on one page, and no page is large."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,23 +14,6 @@ from headrace.runtime.wiring import Settings, build
 from headrace.store.items import EVER, Between
 from headrace.store.sqlite import SqliteStore
 from tests.manual_clock import ManualClock
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "headrace.db"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(path: Path, clock: ManualClock) -> Iterator[SqliteStore]:
-    store = SqliteStore(str(path), now=clock)
-    yield store
-    store.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,23 +17,6 @@ from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.file import Unusable
 from headrace.store.sqlite.upkeep import Forgotten
 from tests.manual_clock import ManualClock
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "headrace.db"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def store(path: Path, clock: ManualClock) -> Iterator[SqliteStore]:
-    store = SqliteStore(str(path), now=clock)
-    yield store
-    store.close()
 
 
 @pytest.fixture

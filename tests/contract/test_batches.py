@@ -630,3 +630,32 @@ def test_names_of_members_are_kept_once_though_others_are_quicker(recorded: Reco
     more = recorded.world.put("work", "2", batches=("b",))
     with pytest.raises(Unavailable, match="too many others count this batch at once"):
         keep.use.batch_writes.remember(batch.key, more)
+
+
+def test_a_batch_waits_for_dozens_of_children_of_a_member(recorded: Recorded) -> None:
+    recorded.batch(total=1)
+    recorded.world.put("work", batches=("b",))
+    child, keyed = TaskSpec("1", batches=("b",)), TaskSpec("2", batches=("b",), dedupe_key="k")
+    spawn = (*[("work", child)] * 60, ("work", keyed), ("work", keyed))
+
+    recorded.finish(spawn=spawn)
+    recorded.record()
+    assert (recorded.see().finished_at, recorded.see().live) == (None, 61)
+    for _ in range(3):
+        recorded.finish(25)
+    recorded.record()
+
+    assert recorded.see().finished_at is not None
+
+
+def test_children_that_cannot_be_created_later_are_limited(recorded: Recorded) -> None:
+    recorded.batch()
+    recorded.world.put("work", batches=("b",))
+    task = recorded.world.one("work")
+    spawn = [("work", TaskSpec("1", batches=("b",), dedupe_key=str(n))) for n in range(25)]
+
+    result = recorded.world.say(task, "SUCCEEDED", spawn=tuple(spawn))
+
+    assert result.outcome is ReportOutcome.INVALID
+    assert "at most 24" in str(result.detail)
+    assert recorded.world.see(task.id).state is State.INFLIGHT

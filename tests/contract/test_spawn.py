@@ -11,7 +11,7 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.ops.delivery.reports import ReportOutcome, ReportResult
 from headrace.ops.tasks.enqueue import EnqueueOutcome
-from tests.contract.conftest import World, overtaken
+from tests.contract.conftest import World, dies, overtaken
 from tests.contract.test_dedupe import with_fickle_key
 
 CREATED, EXISTING = EnqueueOutcome.CREATED, EnqueueOutcome.EXISTING
@@ -194,3 +194,100 @@ def test_a_report_on_a_task_that_keeps_changing_creates_no_children(world: World
     with pytest.raises(Unavailable, match="the task keeps changing; report again"):
         other.say(task, "SUCCEEDED", spawn=(("left", TaskSpec("1")),))
     assert world.use.inspect.count("left").count == 0
+
+
+# ------------------------------------------------------------------------- more than one write
+
+MANY = 250
+
+
+def many(number: int = MANY, **fields: Any) -> tuple[tuple[str, TaskSpec], ...]:
+    return tuple(("left", TaskSpec(str(place), **fields)) for place in range(number))
+
+
+def test_hundreds_of_children_are_created_once(world: World) -> None:
+    task = parent(world)
+    spawn = (*many(MANY - 2), ("right", TaskSpec(f'"{"x" * 100_000}"')), ("right", TaskSpec("2")))
+
+    first = world.say(task, "SUCCEEDED", spawn=spawn)
+    world.use.reaping.run()
+    again = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert (outcomes(first), outcomes(again)) == ([CREATED] * MANY, [EXISTING] * MANY)
+    assert [child.id for child in first.spawned] == [child.id for child in again.spawned]
+    assert world.use.inspect.count("left").count == MANY - 2
+    assert len(world.see(str(first.spawned[MANY - 2].id)).payload or "") == 100_002
+
+
+@pytest.mark.parametrize("by", ["reaper", "repeat"])
+@pytest.mark.parametrize("lots_made", [0, 2])
+def test_children_that_a_process_leaves_are_created_once(
+    world: World, by: str, lots_made: int
+) -> None:
+    """A consumed child that leaves no trace is not created again."""
+    world.queue("source")
+    world.queue("left", history_retention_in_seconds=0)
+    world.put("source")
+    task = world.one("source")
+    commits = 0
+
+    def dies_midway() -> None:
+        nonlocal commits
+        commits += 1
+        if commits > 1 + lots_made:
+            dies()
+
+    with pytest.raises(Unavailable):
+        overtaken(world, "commit", dies_midway).say(task, "SUCCEEDED", spawn=many())
+    seen = finished(world)
+    assert len(seen) == 24 * lots_made
+    for _ in range(2):
+        if by == "reaper":
+            world.use.reaping.run()
+        else:
+            answer = world.say(task, "SUCCEEDED", spawn=many())
+            assert answer.outcome is ReportOutcome.OK
+        seen += finished(world)
+
+    assert sorted(map(int, seen)) == list(range(MANY))
+
+
+def finished(world: World) -> list[str]:
+    payloads: list[str] = []
+    while tasks := world.take("left", 25):
+        payloads += [str(task.payload) for task in tasks]
+        for task in tasks:
+            world.say(task, "SUCCEEDED")
+    return payloads
+
+
+def test_a_stale_report_creates_none_of_hundreds(world: World) -> None:
+    task = parent(world)
+
+    result = world.say(task, "SUCCEEDED", lease="lse_other", spawn=many())
+    world.use.reaping.run()
+
+    assert result.outcome is ReportOutcome.STALE_LEASE
+    assert world.use.inspect.count("left").count == 0
+
+
+def test_of_hundreds_those_that_exist_or_are_held_count_as_done(world: World) -> None:
+    task = parent(world)
+    world.put("left", id="there")
+    (holder,) = world.put("left", dedupe_key="k")
+    spawn = (
+        *many(40),
+        ("left", TaskSpec("1", id="there")),
+        ("left", TaskSpec("2", dedupe_key="k")),
+        ("left", TaskSpec("3", id="new", dedupe_key="fresh")),
+        ("left", TaskSpec("4", dedupe_key="fresh")),
+    )
+
+    result = world.say(task, "SUCCEEDED", spawn=spawn)
+
+    assert [(str(child.outcome), child.id) for child in result.spawned[40:]] == [
+        ("EXISTING", "there"),
+        ("DUPLICATE", holder),
+        ("CREATED", "new"),
+        ("DUPLICATE", "new"),
+    ]

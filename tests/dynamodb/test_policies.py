@@ -38,6 +38,7 @@ from headrace.domain.worker import Command, WorkerHeartbeat
 from headrace.local.tables import DynamoDBClient, TableNames
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditFilter
+from headrace.ops.tasks.deferred_spawns import DeferredChild, lot_prefix, lots_of
 from headrace.runtime.wiring import build
 from headrace.store.call_scope import acting
 from headrace.store.dynamo import DynamoStore
@@ -292,6 +293,12 @@ def the_reaper(of: Stories) -> None:
     of.clock.forward(120)
     use.reaping.run()
     assert use.jobs.pending() == []
+    # A report was cut off before its many children were created.
+    parent = before.put(before.queue("parents"))[0]
+    lot = DeferredChild(0, queue, "child", of.clock(), TaskSpec("{}", dedupe_key="e"))
+    (lock,) = lots_of(lot_prefix(parent, "lease"), frozenset(), [lot])
+    before.store.set_key_lock(lock)
+    use.reaping.run()
     # The API began to delete a queue, and its time was over.
     before.put(queue, *["{}"] * 3)
     before.put(queue, "{}", dedupe_key="d")

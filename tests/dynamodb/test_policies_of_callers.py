@@ -157,7 +157,9 @@ def a_worker(past: Past) -> None:
             SpawnedTask(queue=queue, payload=1, dedupe_key="spawned"),
         ]
         client.report(queue, [Report.on(tasks[0], "INFLIGHT", progress=1)])
-        client.report(queue, [Report.on(tasks[0], "SUCCEEDED", result=1, spawn=spawn)])
+        spawn += [SpawnedTask(queue=queue, payload=1)] * 25
+        for _ in range(2):
+            client.report(queue, [Report.on(tasks[0], "SUCCEEDED", result=1, spawn=spawn)])
         client.report(queue, [Report.on(tasks[1], "MOVED", to_queue="other")])
         client.report(queue, [Report.on(task, "RELEASED") for task in tasks[2:4]])
         client.report(queue, [Report.on(task, "FAILED") for task in tasks[4:5]])

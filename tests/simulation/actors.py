@@ -272,7 +272,7 @@ class Caller:
                     if self.chance.random() < 0.8
                     else [
                         {"queue": ENDS, "payload": {"from": task["id"]}}
-                        for _ in range(self.chance.randint(1, 3))
+                        for _ in range(self.chance.choice((1, 2, 3, 30)))
                     ]
                 )
                 self._report(task, "SUCCEEDED", lease, result={"ok": True}, spawn=spawn)
@@ -305,6 +305,7 @@ class Caller:
         assert result["outcome"] != "INVALID", result
         if result["outcome"] == "OK" and status != "INFLIGHT":
             self.facts.settled.append((task["id"], task["lease"]["id"], status))
+            self.facts.spawned += [child["id"] for child in result["spawned"]]
         return str(result["outcome"])
 
     def work_group(self) -> None:

@@ -456,6 +456,15 @@ def no_tick_is_missing(world: World, _played: Scenario, facts: Facts) -> Iterato
 
 
 @check
+def spawned_tasks_are_created_once(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
+    """However many there are, and whatever dies."""
+    births = Counter(write.after.id for write in world.log if write.after and not write.before)
+    for id_ in facts.spawned:
+        if births[id_] != 1:
+            yield f"the spawned task {id_} was created {births[id_]} times"
+
+
+@check
 def every_action_ends(world: World, _played: Scenario, facts: Facts) -> Iterator[str]:
     """Whatever dies, the service carries an action on to its end."""
     for id_ in facts.actions:

@@ -65,6 +65,7 @@ class Facts:
     schedules: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     puts: Counter[tuple[str, str]] = field(default_factory=Counter)  # how often each was put
     schedules_ended: float = 0.0
+    spawned: list[str] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)  # queues that had other settings for a while
     deleted: set[str] = field(default_factory=set)  # queues that were deleted and made again
     actions: list[str] = field(default_factory=list)

@@ -3,7 +3,7 @@
 This module and ``settle`` decide and never write.  The time and random numbers are arguments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, fields
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -141,14 +141,14 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
     now: datetime,
     token: str | None,
     replaces: str | None = None,
-    parent: Task | None = None,
+    inherited: Collection[str] = (),
     turn: Turn | None = None,
 ) -> Change:
     """Plan a new task, together with the key lock of its dedupe key if it has one.
 
-    *replaces* is an earlier holder of that key that has ended.  *parent* is the task whose
-    report makes this one.  *turn* is its group's.  *token* recognises a repeat of this write, and
-    is needed only if the client chose the id.
+    *replaces* is an earlier holder of that key that has ended.  *inherited* are the batches of the
+    task whose report makes this one.  *turn* is its group's.  *token* recognises a repeat of this
+    write, and is needed only if the client chose the id.
     """
     row = rule(Action.ENQUEUE, None, State.ENQUEUED)
     priority = queue.priority_for(new.priority)
@@ -164,7 +164,7 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
         enqueue_token=token,
         last_move=str(row.action),
         priority=priority,
-        batches=_memberships(new, parent),
+        batches=_memberships(new, inherited),
         **dict(zip(_AS_GIVEN, _as_given(new), strict=True)),
     )
     own = When("enqueue_token", "=", token) if token else When("id", "=", task_id)
@@ -175,10 +175,9 @@ def enqueue(  # noqa: PLR0913  all that a new task is made of
     return change.together(taken, seen=None)
 
 
-def _memberships(new: TaskSpec, parent: Task | None) -> tuple[Membership, ...] | None:
+def _memberships(new: TaskSpec, inherited: Collection[str]) -> tuple[Membership, ...] | None:
     if not new.batches:
         return None
-    inherited = frozenset(parent.batch_keys) if parent is not None else frozenset()
     return tuple(Membership(id_, id_ in inherited) for id_ in new.batches)
 
 

@@ -19,6 +19,7 @@ from headrace.domain.task import TURN_LANE, Place, State
 from headrace.ops.delivery.reaping import Job, Reaping, Scan, Turns, Upkeep
 from headrace.ops.shared.jobs import EVERY_OBJECT
 from headrace.ops.shared.leases import GroupStatuses
+from headrace.ops.tasks.deferred_spawns import LOTS
 from headrace.store.base import Position
 from headrace.store.records.jobs import REMOVALS, QueueJob
 from headrace.store.records.reaper import (
@@ -335,6 +336,8 @@ class Pass:
                 yield
 
         def jobs() -> Iterator[Job]:
+            if self._holds(LOTS):
+                yield Job(LOTS, self._guarded(self.reaper.service.spawning.make_deferred()))
             pending = {job.name: job for job in engine.pending()}
             stands = EVERY_OBJECT.name not in pending and self._holds(EVERY_OBJECT.name)
             if stands and self.reaper.service.objects is not None:

@@ -144,7 +144,7 @@ class Reports(ServicePart):
             children = self.service.spawning.children(
                 report.spawn, task, lease_id=report.lease_id, now=now
             )
-            done = self.service.spawning.commit(whole, task, children)
+            done = self.service.spawning.commit(whole, task, children, lease_id=report.lease_id)
         except InvalidRequest as wrong:
             note_unmade(self.store, [change])
             return ReportResult(report.task_id, ReportOutcome.INVALID, detail=str(wrong))

@@ -1,7 +1,10 @@
-"""Children of a report: tasks that are created in the same transaction, or not at all."""
+"""Children of a report: tasks that exist exactly once if the report takes effect, and else never.
+
+Up to 24 are created in the transaction of the report, others as ``deferred_spawns`` says.
+"""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -13,43 +16,33 @@ from headrace.domain.errors import InvalidRequest, NotFound, Unavailable
 from headrace.domain.ids import derived_task_id, granted_at
 from headrace.domain.lifecycle import Action
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue import Queue
 from headrace.domain.task import Task
-from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
+from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND
 from headrace.ops.shared.commits import commit_exactly
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_unused
+from headrace.ops.tasks.births import Births, Child, own_key
+from headrace.ops.tasks.deferred_spawns import (
+    LARGE,
+    LOTS,
+    DeferredChild,
+    lot_prefix,
+    lots_of,
+    read_lot,
+)
 from headrace.ops.tasks.enqueue import (
     EnqueueOutcome,
     EnqueueResult,
+    OvertakenError,
+    check_fence,
     existing,
     has_place,
-    key_holder,
-    with_id,
 )
 
 _BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))
 _LOOKS: Final = 10  # at ids and keys that change hands while we look
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """One task to spawn, its id made from the lease unless the worker chose one."""
-
-    queue: Queue
-    new: TaskSpec
-    task_id: str
-    due_at: datetime
-    turn: Turn | None = None
-    placed_at: datetime | None = None  # when it took its place in a strict order
-
-    @property
-    def key(self) -> tuple[str, str] | None:
-        """Queue and dedupe key, if it has one."""
-        key = self.new.dedupe_key
-        return (self.queue.name, key) if key is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +96,7 @@ class Spawning(ServicePart):
                 raise InvalidRequest(message)
             joined = replace(new, batches=tuple(keys[one] for one in new.batches))
             made.append(Child(queue, joined, _id_of(place, new, lease_id, parent.id), due_at))
-        return self._in_line(made, now)
+        return tuple(made)
 
     def _with_unique_ids(
         self, spawn: Sequence[tuple[str, TaskSpec]], now: datetime
@@ -113,7 +106,7 @@ class Spawning(ServicePart):
         specs = with_unique_ids(self.store, self.service.derived_ids, spawn, now)
         return [(queue, new) for (queue, _), new in zip(spawn, specs, strict=True)]
 
-    def _in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
+    def in_line(self, made: Sequence[Child], now: datetime) -> tuple[Child, ...]:
         """Return children with their turns, where their queues have groups."""
         new = {place: (one.queue, one.new, one.task_id) for place, one in enumerate(made)}
         turns = self.service.lines.take_for(new, now)
@@ -122,66 +115,115 @@ class Spawning(ServicePart):
             for place, child in enumerate(made)
         )
 
-    def _in_time(self, children: Sequence[Child]) -> Sequence[Child]:
-        """Return *children*, with new turns if the ones taken have expired."""
-        now = self.now()
-        late = [
-            place
-            for place, child in enumerate(children)
-            if child.placed_at is not None and now - child.placed_at >= PLACE_GOOD_FOR
-        ]
-        if not late:
-            return children
-        fresh = dict(zip(late, self._in_line([children[at] for at in late], now), strict=True))
-        return [fresh.get(place, child) for place, child in enumerate(children)]
-
-    def commit(self, change: Change, parent: Task, children: Sequence[Child]) -> SpawnResult | None:
+    def commit(
+        self, change: Change, parent: Task, children: Sequence[Child], *, lease_id: str
+    ) -> SpawnResult | None:
         """Make *change*, planned from *parent*, and create *children* with it.
 
         A child that exists already or whose key is held counts as done.  Returns None when the
-        parent has changed since it was read.  Raises Unavailable when keys keep changing hands.
+        parent has changed since it was read.  Raises InvalidRequest if too many children cannot be
+        deferred, and Unavailable when keys keep changing hands, or before deferred children are
+        created: a repeat of the report creates them, and so does the reaper.
         """
-        settled: dict[int, EnqueueResult] = {}  # children that need not be made, by place
-        replaced: dict[int, str] = {}  # dead holders of keys, by place
+        together, deferred = _divided(children, parent)
+        prefix = lot_prefix(parent.id, lease_id)
+        lots = lots_of(prefix, frozenset(parent.batch_keys), deferred)
+        births = self._births([children[place] for place in together], parent.batch_keys, parent)
         kept_locks: set[KeyLock] = set()
-        there = {parent.id: parent} | self._chosen(children)
-        for place, child in enumerate(children):
-            if child.task_id in there:
-                settled[place] = existing(there[child.task_id], child.queue.name)
         for _ in range(_LOOKS):
-            children = self._in_time(children)
-            twins = _twins(children, settled)
-            births = {
-                place: self._birth(child, replaced.get(place), parent)
-                for place, child in enumerate(children)
-                if place not in settled and place not in twins
-            }
-            taken = {also for birth in births.values() for also in birth.also}
+            planned = births.plan()
+            taken = {also for birth in planned.values() for also in birth.also}
             also = [
                 lock
                 for lock in change.also
                 if lock not in kept_locks and not _passed_on(lock, taken)
             ]
-            whole = _counting(replace(change, also=(*also, *births.values())), parent, births)
+            whole = replace(change, also=(*also, *planned.values(), *lots))
+            whole = _counting(whole, parent, planned, deferred)
             outcome = commit_exactly(self.service, [whole])[0]
             if isinstance(outcome, Done):
-                results = self._results(children, births, settled | twins)
-                self._note_unused(children, results)
-                return SpawnResult(outcome.task, results)
+                results = dict(zip(together, births.end(planned), strict=True))
+                for lot in lots:
+                    results |= self._make(lot)
+                return SpawnResult(outcome.task, tuple(results[at] for at in range(len(children))))
             if not outcome.blocked:
-                self._note_unused(children, [None] * len(children))
+                births.end(None)
                 return None
             for blocked in outcome.blocked:
                 part = whole.also[blocked]
                 if isinstance(part, KeyLock):
                     kept_locks.add(part)
-                    continue
-                place = next(place for place, birth in births.items() if birth is part)
-                self._look(place, children[place], settled, replaced)
+                else:
+                    births.look(part, planned)
         message = "dedupe keys keep changing hands; report again"
         raise Unavailable(message)
 
-    def _note_unused(
+    def make_deferred(self, prefix: str = "") -> Iterator[None]:
+        """Create the deferred children of reports that were cut off, a lot in each step.
+
+        *prefix* is that of the lots of one report.  Raises Unavailable.
+        """
+        for name, text in self.store.key_locks(LOTS).items():
+            if name.startswith(prefix):
+                self._make(KeyLock(LOTS, name, text))
+                yield
+
+    def _make(self, lot: KeyLock) -> dict[int, EnqueueResult]:
+        """Create the children of *lot*, unless another process has; return the results by place."""
+        content = read_lot(lot.value or "")
+        children = {one.place: one for one in content.children}
+        try:
+            return self._make_once(
+                replace(lot, value=None, expects=lot.value), content.batches, children
+            )
+        except OvertakenError:
+            found = self._found_of([(one.queue, one.new, one.task_id) for one in children.values()])
+            return dict(zip(children, found, strict=True))
+
+    def _make_once(
+        self, fence: KeyLock, batches: Collection[str], deferred: Mapping[int, DeferredChild]
+    ) -> dict[int, EnqueueResult]:
+        results: dict[int, EnqueueResult] = {}
+        children: dict[int, Child] = {}
+        for place, one in deferred.items():
+            try:
+                queue = self.service.queues.cached(one.queue)
+            except NotFound:  # its tasks went with the queue
+                results[place] = EnqueueResult(EnqueueOutcome.CREATED, one.task_id)
+                continue
+            children[place] = Child(queue, one.new, one.task_id, one.due_at)
+        births = self._births([*children.values()], batches, None)
+        for _ in range(_LOOKS):
+            planned = births.plan()
+            if not planned and not self.store.set_key_lock(fence):
+                raise OvertakenError
+            if planned:
+                first, *rest = planned.values()
+                whole = first.together(fence, *rest, seen=None)
+                outcome = commit_exactly(self.service, [whole])[0]
+                if not isinstance(outcome, Done):
+                    check_fence(whole, outcome, fence)
+                    parts = [whole.also[place] for place in outcome.blocked]
+                    for part in parts or [first]:
+                        births.look(first if isinstance(part, KeyLock) else part, planned)
+                    continue
+            return results | dict(zip(children, births.end(planned), strict=True))
+        message = "dedupe keys keep changing hands; report again"
+        raise Unavailable(message)
+
+    def _births(
+        self, children: Sequence[Child], batches: Collection[str], parent: Task | None
+    ) -> Births:
+        births = Births(self, self.in_line(children, self.now()), frozenset(batches), parent)
+        there = self._chosen(children)
+        if parent is not None:
+            there = {parent.id: parent} | there
+        for place, child in enumerate(children):
+            if child.task_id in there:
+                births.settled[place] = existing(there[child.task_id], child.queue.name)
+        return births
+
+    def note_unused(
         self, children: Sequence[Child], results: Sequence[EnqueueResult | None]
     ) -> None:
         """Note the places in strict orders of children that were not enqueued."""
@@ -204,12 +246,23 @@ class Spawning(ServicePart):
         """Return the results for the children of a report about *parent* that took effect."""
         settled_at = parent.finished_at or parent.enqueued_at
         spawn = self._with_unique_ids(spawn, settled_at)
-        ids = [_id_of(place, new, lease_id, parent.id) for place, (_, new) in enumerate(spawn)]
+        if len(spawn) > limits.SPAWN_AT_ONCE:
+            for _ in self.make_deferred(lot_prefix(parent.id, lease_id)):
+                pass
+        return self._found_of(
+            [
+                (queue, new, _id_of(place, new, lease_id, parent.id))
+                for place, (queue, new) in enumerate(spawn)
+            ]
+        )
+
+    def _found_of(self, children: Sequence[tuple[str, TaskSpec, str]]) -> tuple[EnqueueResult, ...]:
+        ids = [task_id for _, _, task_id in children]
         now, found = self.now(), {**self.store.read(ids), **self.store.tombstones(ids)}
         there = {task_id for task_id, task in found.items() if task.has_id(now)}
         return tuple(
             self._found(queue, new, task_id, exists=task_id in there)
-            for (queue, new), task_id in zip(spawn, ids, strict=True)
+            for queue, new, task_id in children
         )
 
     def _found(self, queue: str, new: TaskSpec, task_id: str, *, exists: bool) -> EnqueueResult:
@@ -241,56 +294,52 @@ class Spawning(ServicePart):
         now, found = self.now(), {**self.store.read(ids), **self.store.tombstones(ids)}
         return {name: task for name, task in found.items() if task.has_id(now)}
 
-    def _birth(self, child: Child, replaces: str | None, parent: Task) -> Change:
-        if (parent.queue, parent.dedupe_key) == child.key and plan.locks_to_release(parent):
-            replaces = replaces or parent.id  # the parent hands its key on
-        return plan.enqueue(
-            child.new,
-            child.queue,
-            task_id=child.task_id,
-            due_at=child.due_at,
-            now=self.now(),
-            token=None,
-            replaces=replaces,
-            parent=parent,
-            turn=child.turn,
+
+def _divided(
+    children: Sequence[Child], parent: Task
+) -> tuple[Sequence[int], Sequence[DeferredChild]]:
+    """Return the places of the children to create with the report, and the deferred ones.
+
+    A batch of the parent knows its members from the report, so a child of such a batch is only
+    deferred if nothing can keep it from being created.
+    """
+    if len(children) <= limits.SPAWN_AT_ONCE:
+        return range(len(children)), ()
+    batches, together, deferred = frozenset(parent.batch_keys), [], []
+    for place, child in enumerate(children):
+        may_exist = child.new.id is not None or child.key is not None
+        if (
+            limits.utf8_bytes(child.new.payload) > LARGE
+            or child.key == own_key(parent)
+            or (may_exist and not batches.isdisjoint(child.new.batches))
+        ):
+            together.append(place)
+        else:
+            deferred.append(
+                DeferredChild(place, child.queue.name, child.task_id, child.due_at, child.new)
+            )
+    if len(together) > limits.SPAWN_AT_ONCE:
+        message = (
+            f"spawn: at most {limits.SPAWN_AT_ONCE} of more entries may be larger than 96 KiB, or"
+            " have a batch of this task beside an id or a dedupe key"
         )
-
-    def _look(
-        self, place: int, child: Child, settled: dict[int, EnqueueResult], replaced: dict[int, str]
-    ) -> None:
-        """Find out why *child* could not be made, and note what settles it."""
-        now = self.now()
-        there = with_id(self.store, child.task_id)
-        if there is not None and not there.has_id(now):
-            self.store.commit([plan.delete(there, unless_changed=True)])
-        elif there is not None:
-            settled[place] = existing(there, child.queue.name)
-        elif child.new.dedupe_key is not None:
-            key = child.new.dedupe_key
-            holder, held = key_holder(self.store, child.queue.name, key, now)
-            if held is not None:
-                settled[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, held.id, held)
-            elif holder is not None:
-                replaced[place] = holder
-            else:
-                replaced.pop(place, None)
-
-    @staticmethod
-    def _results(
-        children: Sequence[Child], births: dict[int, Change], settled: dict[int, EnqueueResult]
-    ) -> tuple[EnqueueResult, ...]:
-        return tuple(
-            settled.get(place)
-            or EnqueueResult(EnqueueOutcome.CREATED, child.task_id, births[place].insert)
-            for place, child in enumerate(children)
-        )
+        raise InvalidRequest(message)
+    return together, deferred
 
 
-def _counting(change: Change, parent: Task, births: Mapping[int, Change]) -> Change:
-    """Let the batches of *parent* know which of their members *births* are; see domain.batch."""
+def _counting(
+    change: Change,
+    parent: Task,
+    births: Mapping[int, Change],
+    deferred: Sequence[DeferredChild],
+) -> Change:
+    """Let the batches of *parent* know which of their members are its children.
+
+    See domain.batch.
+    """
     born = [birth.insert for birth in births.values() if birth.insert is not None]
     named = [(child.id, child.batch_keys) for child in born if child.batches]
+    named += [(one.task_id, one.new.batches) for one in deferred if one.new.batches]
     if parent.batches is None or not named:
         return change
     put = {**change.put, "batches": with_spawned(parent.batches, named)}
@@ -298,14 +347,14 @@ def _counting(change: Change, parent: Task, births: Mapping[int, Change]) -> Cha
 
 
 def ids_of_children(task: Task) -> Iterator[str]:
-    """Yield the ids that children of the latest report about *task* have, if it made any.
+    """Yield the ids of the first 24 children of the latest report about *task*, if it made any.
 
     Those whose id the worker chose are not known, and take no place among them.
     """
     lease_id = task.settled_lease_id
     if lease_id is None or task.settled_status not in _BEAR:
         return
-    for place in range(limits.SPAWN):
+    for place in range(limits.SPAWN_AT_ONCE):
         yield _derived_id(place, lease_id, task.id)
 
 
@@ -316,30 +365,6 @@ def _id_of(place: int, new: TaskSpec, lease_id: str, parent_id: str) -> str:
 def _derived_id(place: int, lease_id: str, parent_id: str) -> str:
     """Return the id of a child that a report under *lease_id* makes; that of a group may do so."""
     return derived_task_id(granted_at(lease_id), f"{lease_id}:{parent_id}:{place}")
-
-
-def _twins(
-    children: Sequence[Child], settled: Mapping[int, EnqueueResult]
-) -> dict[int, EnqueueResult]:
-    """Return the results of children whose id or key an earlier one is about to take."""
-    twins: dict[int, EnqueueResult] = {}
-    ids: set[str] = set()
-    holders: dict[tuple[str, str], str] = {}  # by key
-    for place, child in enumerate(children):
-        before = settled.get(place)
-        if before is not None and child.key and before.outcome is EnqueueOutcome.DUPLICATE:
-            holders.setdefault(child.key, before.id or "")
-        elif before is not None:
-            ids.add(child.task_id)
-        elif child.task_id in ids:
-            twins[place] = EnqueueResult(EnqueueOutcome.EXISTING, child.task_id)
-        elif child.key and child.key in holders:
-            twins[place] = EnqueueResult(EnqueueOutcome.DUPLICATE, holders[child.key])
-        else:
-            ids.add(child.task_id)
-            if child.key:
-                holders[child.key] = child.task_id
-    return twins
 
 
 def _passed_on(also: KeyLock | Change, taken: set[KeyLock | Change]) -> bool:

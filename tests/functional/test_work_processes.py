@@ -46,10 +46,15 @@ class Shop:
 
     def work(self, *options: str, app: str = "shop") -> subprocess.Popen[str]:
         url = f"file:{self.folder}/queue.db"
+        orphan = ["sh", "-c", 'sleep 1 2> /dev/null & exec "$@"', "sh"]  # as process 1 gets them
         command = [sys.executable, "-m", "headrace", "--url", url, "work", app, *options]
         path = {"PYTHONPATH": str(PROJECT_ROOT / "functions")}
         started = subprocess.Popen(
-            command, cwd=self.folder, env={**os.environ, **path}, stderr=subprocess.PIPE, text=True
+            orphan + command,
+            cwd=self.folder,
+            env={**os.environ, **path},
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.running.append(started)
         return started

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -97,6 +98,8 @@ class Supervisor:
 
     def _ended(self, pid: int, code: int) -> list[int]:
         """Note that a process has ended; return the numbers of those to start in its place."""
+        if pid not in self._running:  # an orphan, if this is process 1 of a container
+            return []
         number, started = self._running.pop(pid)
         if self._stops == 1 and (-code in self._before or code == Exit.INTERRUPTED):
             code = Exit.DONE  # it had not begun to work
@@ -120,7 +123,8 @@ class Supervisor:
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         self._stops += 1
         for pid in self._running:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # it has just been waited for
+                os.kill(pid, number)
 
     def _restore_handlers(self) -> None:
         for number, handler in self._before.items():

@@ -74,12 +74,16 @@ class JoinedWrites:
         self._head = b""
 
     def close(self) -> None:
-        self.write(b"")
+        self._flush()
         self._transport.close()
 
     def write_eof(self) -> None:
-        self.write(b"")
+        self._flush()
         self._transport.write_eof()
+
+    def _flush(self) -> None:
+        if self._head:  # nothing may be written after the end, not even nothing
+            self.write(b"")
 
 
 class LimitedProtocol(H11Protocol):

@@ -65,6 +65,13 @@ def test_a_malformed_request_is_a_400_and_the_end(served: Served, sent: bytes) -
     assert served.api.requests == []
 
 
+def test_a_malformed_request_leaves_nothing_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with serving() as served:
+        served.raw(b"NONSENSE\r\n\r\n")
+
+    assert caplog.records == []
+
+
 def test_large_headers_are_a_413(served: Served) -> None:
     answer = served.raw(POST + b"X-A: " + b"a" * 40_000 + b"\r\n\r\n")
 

@@ -69,8 +69,9 @@ def test_an_async_middleware_stands_around_async_handlers_among_the_sync_ones() 
     assert seen == ["outer", "inner broken", "outer", "sync"]
 
 
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
 def test_an_error_of_a_start_hook_fails_the_attempt_and_one_of_an_end_hook_is_logged(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, error: type[BaseException]
 ) -> None:
     app = App()
 
@@ -80,12 +81,12 @@ def test_an_error_of_a_start_hook_fails_the_attempt_and_one_of_an_end_hook_is_lo
 
     @app.on_task_end
     def fail(ctx: Context, outcome: str) -> None:
-        raise RuntimeError(f"after {outcome}")
+        raise error(f"after {outcome}")
 
     app.handler(queue="mail")(lambda payload: 5)
 
     assert run(app, retry_strategy={"max_retries": 0}).errors[-1].message == "no database"
-    assert "RuntimeError: after FAILED" in caplog.text
+    assert f"{error.__name__}: after FAILED" in caplog.text
 
 
 def test_a_hook_that_is_a_coroutine_function_is_refused() -> None:

@@ -97,7 +97,7 @@ class AppHooks:
         for function in self._hooks.get(event, ()):
             try:
                 function(*args)
-            except Exception:  # noqa: BLE001 (of the program: what has ended has ended)
+            except (Exception, SystemExit):  # noqa: BLE001 (of the program: what has ended has ended)
                 _log.exception("on_%s hook %s failed", event, function)
 
     def enter(self, stack: ExitStack, ctx: Context) -> None:

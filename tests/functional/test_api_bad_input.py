@@ -104,7 +104,7 @@ CASES = [
     # reports
     report("to_queue", "MOVED"),
     report("result", "FAILED", result=1),
-    report("spawn", spawn=[{"queue": "mail"}] * 25),
+    report("spawn", spawn=[{"queue": "mail"}] * 251),
     replace(report("spawn", spawn=[{"queue": "m", "payload": "x" * 233_016}] * 9), status=413),
     # dequeue
     BadRequest("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),

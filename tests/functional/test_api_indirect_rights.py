@@ -40,7 +40,7 @@ def report(call: Service, task: dict[str, Any], status: str, **fields: Any) -> A
     ("status", "fields"),
     [
         ("SUCCEEDED", {"spawn": [{"queue": "other"}]}),
-        ("SUCCEEDED", {"spawn": [{"queue": "acme.out", "spawn": [{"queue": "other"}]}]}),
+        ("SUCCEEDED", {"spawn": [{"queue": "acme.out"}] * 24 + [{"queue": "other"}]}),
         ("MOVED", {"to_queue": "other"}),
         ("MOVED", {"to_queue": "acme.out", "spawn": [{"queue": "other"}]}),
     ],

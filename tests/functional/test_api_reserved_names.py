@@ -6,18 +6,16 @@ import pytest
 
 from headrace import App
 from headrace.client.codec import PLAIN
-from headrace.domain.access import Role
-from headrace.domain.limits import SPAWN_TASK
+from headrace.domain.limits import RELAY_TASK
 from headrace.testing import MemoryService
 from tests.functional.conftest import Answer, Service
-from tests.functional.roles import keyed
 
-RESERVED = [{"task": SPAWN_TASK, "args": {"tasks": []}}, {"a": "é", "task": "headrace.anything"}]
+RESERVED = [{"task": RELAY_TASK, "args": {}}, {"a": "é", "task": "headrace.anything"}]
 ESCAPED = [
-    r'{"\u0074ask": "headrace\u002espawn"}',
-    '{"task": "mine", "task": "headrace.spawn"}',
-    r'{"task": "headrace.spawn", "half": "\ud800"}',
-    '{"n": ' + "9" * 5_000 + ', "task": "headrace.spawn"}',
+    r'{"\u0074ask": "headrace\u002erelay"}',
+    '{"task": "mine", "task": "headrace.relay"}',
+    r'{"task": "headrace.relay", "half": "\ud800"}',
+    '{"n": ' + "9" * 5_000 + ', "task": "headrace.relay"}',
 ]
 
 
@@ -100,21 +98,6 @@ def test_a_result_with_a_reserved_member_is_invalid(call: Service, mail: str, re
     assert call.say(one, "SUCCEEDED", result={"deep": {"headrace.x": 1}})["outcome"] == "OK"
 
 
-def test_a_spawn_of_many_goes_only_to_queues_of_the_key_that_reports(call: Service) -> None:
-    mail = call.queue("mail")
-    call.queue("secret")
-    worker = keyed(call, Role.WORKER, "mail")
-    call.put(mail, 1)
-    (task,) = worker.take(mail)
-
-    spawn = [{"queue": "mail", "spawn": [{"queue": "mail"}, {"queue": "secret", "payload": 1}]}]
-    answer = report(worker, task, "SUCCEEDED", spawn=spawn)
-
-    assert (answer.status, answer.json["code"]) == (403, "forbidden")
-    assert answer.fields == {"reports[0].spawn[0].spawn[1].queue"}
-    assert call.say(task, "INFLIGHT")["outcome"] == "OK"
-
-
 class Rot13:
     """A codec whose texts tell a client that knows it from one that does not."""
 
@@ -129,7 +112,7 @@ class Rot13:
         return PLAIN.decode(bytes.fromhex(str(found["secret"])))
 
 
-def test_an_encoded_payload_is_never_a_built_in_task() -> None:
+def test_an_encoded_payload_is_never_a_relay() -> None:
     app = App(queue="work", codec=Rot13())
 
     @app.task
@@ -137,8 +120,7 @@ def test_an_encoded_payload_is_never_a_built_in_task() -> None:
 
     with MemoryService() as made, made.serving(app):
         app.ensure_queues()
-        payload = {"task": SPAWN_TASK, "args": {"tasks": [{"queue": "work", "payload": 1}]}}
-        task = app.client.enqueue("work", payload)
+        task = app.client.enqueue("work", {"task": RELAY_TASK, "args": {}})
 
         made.run(app)
 

@@ -17,10 +17,9 @@ from headrace.client.settings import utc_now
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
 from headrace.domain.ids import new_task_id
-from headrace.domain.limits import RELAY_TASK, SPAWN_TASK
+from headrace.domain.limits import RELAY_TASK
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import KeyHeld, Level, Overwritable
-from headrace.domain.values import convert
 from headrace.wire.tasks import LeasedTask, Task
 
 if TYPE_CHECKING:
@@ -263,14 +262,10 @@ def callback_entry(task: SpawnedTask, codec: Codec, *, path: str) -> dict[str, A
 
     Raises InvalidRequest or PayloadTooLarge naming the field under *path*.
     """
-    if not is_built_in(task.payload, RELAY_TASK):
-        return _traced_entry(task, codec, path)
-    return {**_traced_entry(replace(task, payload=None), codec, path), "relay": True}
-
-
-def is_built_in(payload: object, name: str) -> bool:
-    """Return whether *payload* calls the built-in task of this name."""
-    return isinstance(payload, dict) and payload.get("task") == name
+    payload = task.payload
+    if isinstance(payload, dict) and payload.get("task") == RELAY_TASK:
+        return {**_traced_entry(replace(task, payload=None), codec, path), "relay": True}
+    return _traced_entry(task, codec, path)
 
 
 def reports_body(reports: Iterable[Report], codec: Codec) -> bytes:
@@ -293,34 +288,10 @@ def _report_entry(report: Report, codec: Codec, path: str) -> dict[str, Any]:
     if report.spawn:
         # The service derives the id of a child without one from the lease.
         entry["spawn"] = [
-            _spawned_entry(child, codec, f"{path}.spawn[{number}]")
+            {**_traced_entry(child, codec, f"{path}.spawn[{number}]"), "queue": child.queue}
             for number, child in enumerate(report.spawn)
         ]
     return entry
-
-
-def _spawned_entry(child: SpawnedTask, codec: Codec, path: str) -> dict[str, Any]:
-    """Return *child* as JSON has it; the service writes the payload of one that spawns more."""
-    if not is_built_in(child.payload, SPAWN_TASK):
-        return {**_traced_entry(child, codec, path), "queue": child.queue}
-    later = [
-        _spawned_entry(later_child(one), codec, f"{path}.spawn[{number}]")
-        for number, one in enumerate(child.payload["args"]["tasks"])
-    ]
-    entry = _traced_entry(replace(child, payload=None), codec, path)
-    return {**entry, "queue": child.queue, "spawn": later}
-
-
-def later_child(entry: Mapping[str, Any]) -> SpawnedTask:
-    """Return the task that *entry* of a task that spawns more is."""
-    given = dict(entry)
-    for name in ("scheduled_at", "expires_at"):
-        if name in given:
-            given[name] = datetime.fromisoformat(given[name])
-    retry = given.get("retry_strategy")
-    if isinstance(retry, dict):
-        given["retry_strategy"] = convert(retry, RetryStrategy)
-    return SpawnedTask(**given)
 
 
 def carried(value: object, codec: Codec, *, field: str, most: int) -> msgspec.Raw:

@@ -11,7 +11,7 @@ a message that goes on behind the name of the field, or None where nothing is wr
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
@@ -70,7 +70,6 @@ PATTERNS: Final = (1, 100)  # of queues, of an API key
 BATCH: Final = 25  # enqueue, dequeue, report
 SPAWN: Final = 250  # tasks of one report
 SPAWN_AT_ONCE: Final = 24  # of these, those that one transaction creates
-SPAWNED_LATER: Final = 2_000  # tasks that one task of a report spawns
 BULK_IDS: Final = 250
 WORKER_QUEUES: Final = (1, 100)
 DEQUEUE_QUEUES: Final = (1, 32)  # that one dequeue names
@@ -306,9 +305,6 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 RESERVED_PREFIX: Final = "headrace."
 """Names of tasks and members of results that begin so are reserved."""
 
-SPAWN_TASK: Final = "headrace.spawn"
-"""The task that spawns what one report has no room for; the service writes its payload."""
-
 RELAY_TASK: Final = "headrace.relay"
 """The task that stands for the members of its batch in other batches; the service writes it."""
 
@@ -328,11 +324,6 @@ def reserved_member(result: str) -> str | None:
     if not _may_name(result):
         return None
     return next((name for name in _read(result) if name.startswith(RESERVED_PREFIX)), None)
-
-
-def spawn_payload(entries: Iterable[str]) -> str:
-    """Return the payload of a task that spawns *entries*, which are JSON texts."""
-    return f'{{"task":"{SPAWN_TASK}","args":{{"tasks":[{",".join(entries)}]}}}}'
 
 
 RELAY_PAYLOAD: Final = f'{{"task":"{RELAY_TASK}","args":{{}}}}'

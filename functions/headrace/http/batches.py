@@ -22,7 +22,7 @@ from headrace.http.fields import (
 )
 from headrace.http.parameters import Cursor, Limit, ListQueryText, asked, keys_of
 from headrace.http.queue_bodies import FIRST_STEP, StepBody
-from headrace.http.reports import QueuedEntry
+from headrace.http.reports import SpawnEntry
 from headrace.http.request import Reply, principal
 from headrace.http.routing import Routes
 from headrace.ops.search.list_queries import BATCHES
@@ -48,7 +48,7 @@ NotInCallback: TypeAlias = Annotated[
 ]
 
 
-class CallbackEntry(QueuedEntry):
+class CallbackEntry(SpawnEntry):
     """A task that a batch enqueues, in any queue. The batch chooses its id."""
 
     id: NotInCallback = None

@@ -1,16 +1,13 @@
 """Report: the request, its route and its answer."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, LiteralString, TypeAlias
 
-import msgspec
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.limits import spawn_payload
 from headrace.domain.plan import TaskSpec
 from headrace.http.enqueue import NewTaskBody
 from headrace.http.fields import (
@@ -74,8 +71,8 @@ LeftOut: TypeAlias = Annotated[
 ]
 
 
-class QueuedEntry(NewTaskBody):
-    """A task to enqueue in any queue."""
+class SpawnEntry(NewTaskBody):
+    """A task to enqueue, in any queue."""
 
     queue: Name
     overwrite_on_duplicate: LeftOut = None
@@ -83,57 +80,6 @@ class QueuedEntry(NewTaskBody):
     def child(self) -> tuple[str, TaskSpec]:
         """Return the queue and the task."""
         return self.queue, self.new_task()
-
-    def spawned_later(self) -> str:
-        """Return the entry as it is in the payload of a task that spawns it."""
-        given = self.model_dump(
-            mode="json", exclude_unset=True, exclude_none=True, exclude={"payload", "payload_ref"}
-        )
-        if self.payload is not None:
-            given["payload"] = msgspec.Raw(self.payload.encode())
-        if self.payload_ref is not None:
-            given["payload_ref"] = self.payload_ref.name
-        return msgspec.json.encode(given).decode()
-
-
-class SpawnEntry(QueuedEntry):
-    """A task to enqueue with the report, or a task that spawns more tasks."""
-
-    spawn: (
-        Annotated[list[QueuedEntry], Field(min_length=1, max_length=limits.SPAWNED_LATER)] | None
-    ) = Field(
-        default=None,
-        description="Instead of a payload: the task spawns these when an SDK's worker runs it. "
-        "They are checked against the rights of the key that reports now.",
-    )
-
-    @model_validator(mode="after")
-    def _spawns_or_carries(self) -> "SpawnEntry":
-        if self.spawn is None:
-            return self
-        if self.payload is not None or self.payload_ref is not None:
-            raise contradiction("excludes payload and payload_ref", "spawn")
-        joined = set(self.batches or ())
-        if any(not joined.issuperset(entry.batches or ()) for entry in self.spawn):
-            raise contradiction("names batches that are not in batches of this entry", "spawn")
-        size = limits.utf8_bytes(self._spawn_payload())
-        if size > limits.PAYLOAD_BYTES:
-            message: LiteralString = "takes {size} bytes as a payload; at most {most} are taken"
-            raise refusal(("spawn", too_large(message, most=limits.PAYLOAD_BYTES, size=size)))
-        return self
-
-    def child(self) -> tuple[str, TaskSpec]:
-        """Return the queue and the task."""
-        new = self.new_task()
-        return self.queue, replace(new, payload=self._spawn_payload()) if self.spawn else new
-
-    @property
-    def size(self) -> int:
-        """The size of the payload in bytes."""
-        return limits.utf8_bytes(self._spawn_payload() if self.spawn else self.payload or "")
-
-    def _spawn_payload(self) -> str:
-        return spawn_payload([entry.spawned_later() for entry in self.spawn or ()])
 
 
 _ONLY_WITH: Final = {
@@ -174,7 +120,7 @@ class ReportEntry(RequestBody):
     )
     spawn: Annotated[list[SpawnEntry], Field(max_length=limits.SPAWN)] | None = Field(
         default=None,
-        description="With SUCCEEDED and MOVED: tasks made in the same transaction, all or none. "
+        description="With SUCCEEDED and MOVED: tasks made with the report, all once or none. "
         f"Their payloads together are at most {limits.SPAWNED_BYTES // limits.MIB} MiB.",
     )
 
@@ -197,7 +143,7 @@ class ReportEntry(RequestBody):
     def _spawns_what_one_write_takes(self) -> "ReportEntry":
         if not self.spawn:  # as in most
             return self
-        size = sum(entry.size for entry in self.spawn)
+        size = sum(limits.utf8_bytes(entry.payload or "") for entry in self.spawn)
         if size > limits.SPAWNED_BYTES:
             message: LiteralString = "payloads take {size} bytes together; at most {most} are taken"
             raise refusal(("spawn", too_large(message, most=limits.SPAWNED_BYTES, size=size)))

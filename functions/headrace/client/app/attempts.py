@@ -32,7 +32,6 @@ from headrace.client.app.outcomes import (
     kept_result,
 )
 from headrace.client.app.signature import cannot_be_imported
-from headrace.client.app.spawn_overflow import in_loads
 from headrace.client.codec import Codec, Unreadable
 from headrace.client.current import part_of, within
 from headrace.client.sending import Report
@@ -138,7 +137,7 @@ class AttemptRun:
 
     def _returned(self, result: object) -> Report:
         move = self._ctx.moved
-        spawned = tuple(in_loads(self._ctx.queue, self._ctx.spawned, self._codec))
+        spawned = tuple(self._ctx.spawned)
         if move is None:
             return Report.on(self._ctx.task, "SUCCEEDED", result=self._kept(result), spawn=spawned)
         return Report.on(

@@ -25,6 +25,9 @@ from headrace.wire.tasks import LeasedTask
 
 _log: Final = safe_logger("headrace.task")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TOO_MANY: Final = (
+    f"takes at most {limits.SPAWN} tasks in one attempt: spawn a task that spawns the rest"
+)
 _TARGET: Final = "{verb} takes a queue, or {verb}(function, {{argument: value}}), no {given}"
 
 
@@ -240,12 +243,12 @@ class Context:
         *target* is a queue and *payload* what the task carries; or *target* is a task function
         and *payload* its arguments by name.  Nothing is made if the attempt fails.
 
-        Of more than 24 tasks most come a moment later: tasks that this report makes make them.
-
-        Raises InvalidRequest naming what is wrong, PayloadTooLarge when their payloads take more
-        than 2 MiB together.
+        Raises InvalidRequest naming what is wrong, or for more than 250 tasks in one attempt, and
+        PayloadTooLarge when their payloads take more than 2 MiB together.
         """
         place = len(self.spawned)
+        if place == limits.SPAWN:
+            raise checks.wrong("spawn", _TOO_MANY)
         options = Options(**chosen)
         if "overwrite" in options.given:
             raise checks.wrong("overwrite", "has no meaning here: a spawned task overwrites none")

@@ -7,11 +7,12 @@ from typing import Any, Final
 from headrace.client.app.attempts import AttemptRun, unknown
 from headrace.client.app.clients import AppClients
 from headrace.client.app.context import Context
-from headrace.client.app.execution import AttemptControl, TaskRoute
+from headrace.client.app.execution import AttemptControl, TaskRoute, Timeouts
+from headrace.client.app.failing import ErrorRules
 from headrace.client.app.function import TASK, RawHandler, Runnable, TaskFunction, is_call
 from headrace.client.app.hooks import AppHooks
-from headrace.client.app.spawn_overflow import built_in, built_in_name
 from headrace.client.sending import Report
+from headrace.domain.limits import RELAY_TASK, RESERVED_PREFIX, reserved_task
 from headrace.wire.tasks import LeasedTask
 
 _UNKNOWN: Final = TaskRoute("sync", "unknown")
@@ -26,7 +27,7 @@ class TaskRunner(AppHooks):
         self._clients = clients
         self._functions: dict[str, TaskFunction[..., Any, ..., Any]] = {}
         self._handlers: dict[str, RawHandler] = {}
-        self._built_in = built_in()
+        self._relay = _relay_handler()
 
     @property
     def isolates(self) -> bool:
@@ -87,10 +88,10 @@ class TaskRunner(AppHooks):
         A call of an unknown task never goes to the queue's raw handler, which would take it for
         data.  Raises UnknownTask, or Unreadable for its payload.
         """
-        found: Runnable | None = self._built_in.get(built_in_name(task) or "")
-        if found is not None:
-            return found
+        if _is_relay(task):
+            return self._relay
         named = _named(task)
+        found: Runnable | None
         if isinstance(named, str):
             found = self._functions.get(named)
         else:
@@ -98,6 +99,29 @@ class TaskRunner(AppHooks):
         if found is None:
             raise unknown(named, task.queue, self._functions)
         return found
+
+
+def _is_relay(task: LeasedTask) -> bool:
+    """Return whether *task* is a relay of a workflow, which the service wrote without a codec.
+
+    The service refuses the name in payloads from outside.  An encoded payload is never a relay,
+    whatever it decodes to.
+    """
+    text = bytes(task.payload_json)
+    return RESERVED_PREFIX.encode() in text and reserved_task(text.decode()) == RELAY_TASK
+
+
+def _relay_handler() -> RawHandler:
+    """Return the handler of relays. It does nothing: the service keeps whom a relay stands for."""
+    return RawHandler(
+        lambda: None,
+        name=RELAY_TASK,
+        queue="",
+        timeouts=Timeouts(),
+        isolate=False,
+        on_large_result=None,
+        error_rules=ErrorRules(),
+    )
 
 
 def _named(task: LeasedTask) -> object:

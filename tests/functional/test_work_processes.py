@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Client, NewTask, Worker
+from headrace import App, Client, InvalidRequest, NewTask, Worker
 from infra import PROJECT_ROOT
 from tests.waiting import until
 
@@ -128,6 +128,8 @@ def test_a_worker_takes_no_more_than_its_tasks(shop: Shop) -> None:
 
     assert worker.recycled
     assert shop.client.count_tasks("mail", state="SUCCEEDED").count == 12
+    with pytest.raises(InvalidRequest, match=r"^max_memory must be more than 5 MB: the process"):
+        Worker(app, max_memory=5).run()
 
 
 def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_the_code_of_its_workers(

@@ -308,7 +308,7 @@ class Fetcher:
 
 def missing(queue: str) -> str:
     """Say that *queue* is missing, and how to create it."""
-    return f"there is no queue {queue}; create it with: headrace queue create {queue}"
+    return f"there is no queue {queue}: create it with `headrace queue create {queue}`"
 
 
 def check_queues(service: WorkerService, queues: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ from headrace.client.worker.service import (
     seconds_awake,
 )
 from headrace.client.worker.settings import WorkerOptions, WorkerSettings
-from headrace.domain.errors import HeadraceError, Unavailable
+from headrace.domain.errors import HeadraceError, InvalidRequest, Unavailable
 from headrace.safe_logging import safe_logger
 
 _UNREPORTED: Final = 250
@@ -128,8 +128,13 @@ class Worker:
         Raises:
             NotFound, Forbidden, Unauthenticated: no task can be taken at all, and why.
             Unavailable: the service was away for 30 seconds of a *burst*, while no handler ran.
+            InvalidRequest: the process takes more than ``max_memory`` before its first task.
 
         """
+        most, memory = self.settings.max_memory, memory_megabytes()
+        if most is not None and memory > most:
+            message = f"must be more than {most:g} MB: the process takes {memory:.0f} MB already"
+            raise InvalidRequest.of("max_memory", message)
         if self._log_format is not None:
             logs.configure(self._log_format)
         self._burst = burst

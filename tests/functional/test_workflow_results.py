@@ -111,7 +111,7 @@ def in_loop(service: MemoryService, do: Callable[[AsyncClient], Awaitable[R]]) -
 
 def test_in_an_event_loop_each_is_waited_for_likewise(service: MemoryService) -> None:
     async def do(client: AsyncClient) -> None:
-        run = await chain(number.s(3), total.s()).astart(client)
+        run = await chain(number.s(3), total.s()).astart(app.async_client)
         assert_type(run, AsyncWorkflowRun[Sum])
         result = await run.result(timeout=600)
         assert_type(result, Sum)

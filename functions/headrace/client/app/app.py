@@ -139,6 +139,11 @@ class App(TaskRunner):
         return self._clients.client
 
     @property
+    def async_client(self) -> AsyncClient:
+        """The same for the running event loop.  Raises RuntimeError outside of one."""
+        return self._clients.async_client
+
+    @property
     def codec(self) -> Codec:
         """How payloads and results are written."""
         return self._clients.codec
@@ -392,10 +397,7 @@ class App(TaskRunner):
             raise error
 
     def declares(self, path: str | None = None) -> Declaration:
-        """What a sync brings to the service; *path* is ``module:app``, where it is known.
-
-        Raises InvalidRequest for a periodic function that is no task.
-        """
+        """What a sync brings to the service; *path* is ``module:app``, where it is known."""
         self.import_tasks()
         names = frozenset(filter(None, (self.name, path)))
         mark = self.name or path

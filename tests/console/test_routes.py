@@ -1,17 +1,14 @@
 """The app's routes against the template that leads to them, and against a real service."""
 
-import contextlib
-import http.client
 import re
 from dataclasses import replace
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 
 from console.app import FORM, app
-from infra.launch import launched
 from infra.template import Template, load_template
-from tests.console.conftest import KEY, Browser, read_html
+from tests.console.conftest import Browser
 
 
 @pytest.fixture(scope="module")
@@ -74,36 +71,3 @@ def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:
     events = template["Resources"]["ConsoleFunction"]["Properties"]["Events"].values()
 
     assert {event["Properties"]["Auth"]["Authorizer"] for event in events} == {"NONE"}
-
-
-@pytest.mark.slow
-def test_the_local_service_serves_the_console() -> None:
-    with launched(admin_key=KEY) as service, contextlib.ExitStack() as closing:
-        where = urlsplit(service.url)
-        connection = http.client.HTTPConnection(where.netloc, timeout=30)
-        closing.callback(connection.close)
-
-        def ask(
-            method: str, path: str, fields: dict[str, str] | None = None, cookie: str = ""
-        ) -> tuple[http.client.HTTPResponse, str]:
-            form = {"Content-Type": FORM} if fields else {}
-            connection.request(method, path, urlencode(fields or {}), {"Cookie": cookie, **form})
-            answer = connection.getresponse()
-            return answer, answer.read().decode()
-
-        door, page = ask("GET", "/console/sign-in")
-        token = read_html(page).one("input", name="token").attributes["value"]
-        cookie = str(door.headers["Set-Cookie"]).partition(";")[0]
-        entered, _ = ask("POST", "/console/sign-in", {"key": KEY, "token": token}, cookie)
-        session = next(
-            line.partition(";")[0]
-            for line in entered.headers.get_all("Set-Cookie") or []
-            if line.startswith("headrace_session=")
-        )
-        queues, shown = ask("GET", "/console/", cookie=session)
-        style = re.findall(r'href="(/console/static/[^"]+css)"', shown)[0]
-
-        assert (entered.status, entered.headers["Location"]) == (303, "/console")
-        assert queues.status == 200
-        assert "headrace queue create mail" in shown
-        assert ask("GET", style)[0].status == 200

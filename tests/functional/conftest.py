@@ -4,7 +4,7 @@ The store is SQLite in memory, or DynamoDB Local with ``--engine dynamodb``. Tes
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 import api
+from headrace import Client
 from headrace.http.events import proxy_event as api_gateway_event
 from headrace.local.tables import TableNames
 from headrace.ops.operators.keys import KeyOperations
@@ -22,6 +23,7 @@ from headrace.runtime.wiring import Settings, build, using
 from headrace.store.base import Store
 from headrace.store.dynamo import DynamoStore
 from headrace.store.sqlite import SqliteStore
+from infra.launch import Launched, launched
 from tests.documented import check_documented
 from tests.invocation import InvocationContext
 from tests.manual_clock import ManualClock
@@ -221,3 +223,17 @@ def counted() -> Counted:
     service = Counted(clock, build(settings, stream.store, now=clock))
     service.stream = stream
     return service
+
+
+@pytest.fixture(name="service", scope="module")
+def local_service() -> Iterator[Launched]:
+    """Give a local service in a process of its own."""
+    with launched() as running:
+        yield running
+
+
+@pytest.fixture
+def client(service: Launched) -> Iterator[Client]:
+    """Give a client of the local service, with its admin key."""
+    with Client(service.url, service.admin_key) as client:
+        yield client

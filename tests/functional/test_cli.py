@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from infra.launch import Launched, launched
+from infra.launch import Launched
 from tests.documented_lines import command_lines
 from tests.waiting import until
 
@@ -22,12 +22,6 @@ GUIDE = ROOT / "docs" / "guide" / "cli.md"
 HEADRACE = [sys.executable, "-P", "-m", "headrace.cli.main"]
 
 pytestmark = pytest.mark.slow  # each starts a process or several
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Launched]:
-    with launched() as running:
-        yield running
 
 
 def environment(service: Launched | None = None, **more: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace import AsyncClient, Client
-from infra.launch import Launched, launched
+from infra.launch import Launched
 
 KINDS = ["one queue", "many queues", "group lease"]
 WAITS = """
@@ -26,19 +25,6 @@ connection.sendall(sys.stdin.buffer.read())
 print("sent", flush=True)
 signal.pause()
 """
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = tmp_path_factory.mktemp("data")
-    with launched(data_dir=folder) as running:
-        yield running
-
-
-@pytest.fixture
-def client(service: Launched) -> Iterator[Client]:
-    with Client(service.url, key=service.admin_key) as client:
-        yield client
 
 
 def long_poll(service: Launched, client: Client, kind: str, queue: str) -> bytes:

@@ -30,12 +30,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launched]:
 
 
 @pytest.fixture
-def client(service: Launched) -> Iterator[Client]:
-    with Client(service.url, KEY) as client:
-        yield client
-
-
-@pytest.fixture
 def queue(client: Client, request: pytest.FixtureRequest) -> str:
     name = request.node.originalname[:60]
     client.create_queue(name)

@@ -12,18 +12,12 @@ from pathlib import Path
 import pytest
 
 from headrace import Client
-from infra.launch import Launched, launched
+from infra.launch import Launched
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ["-m", "headrace.cli.main", "smoke"]
 OPERATIONS = ["-m", "pytest", "-q", "-n0", "-pno:cacheprovider", "tests/e2e/test_operations.py"]
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Launched]:
-    with launched() as running:
-        yield running
 
 
 @contextmanager

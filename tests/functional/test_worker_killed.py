@@ -17,7 +17,7 @@ from headrace.client.client import Client
 from headrace.client.sending import NewTask
 from headrace.wire.tasks import Task
 from infra import PROJECT_ROOT
-from infra.launch import Launched, launched
+from infra.launch import Launched
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -26,18 +26,6 @@ TASKS = 1000
 KEEPALIVE = 3
 MOST_HELD = 8 + 50 + 250
 """Tasks of one worker that run, wait for that, and wait for their report to be sent."""
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Launched]:
-    with launched() as running:
-        yield running
-
-
-@pytest.fixture
-def client(service: Launched) -> Iterator[Client]:
-    with Client(service.url, service.admin_key) as client:
-        yield client
 
 
 class Scene:

@@ -4,14 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from headrace.client.client import Client
 from infra import PROJECT_ROOT
-from infra.launch import Launched, launched
+from infra.launch import Launched
 
 pytestmark = pytest.mark.slow
 
@@ -36,12 +35,6 @@ if __name__ == "__main__":
     hi.enqueue("eve")
     Worker(app, isolate=True, concurrency=1, log_format="json", {settings}).run(burst=True)
 """
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Launched]:
-    with launched() as running:
-        yield running
 
 
 def run(

@@ -1,6 +1,5 @@
 """The relay: what it does with rows that cannot be enqueued, and with a service that is away."""
 
-import json
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -9,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import App, NewTask, Report
-from headrace.client.codec import JsonValue
 from headrace.domain.errors import Unavailable
 from headrace.outbox.relay import Relay
 from headrace.outbox.sqlalchemy import SqlAlchemyOutbox
 from tests.faults import FaultyService
+from tests.unit.app.app_runner import Backwards
 from tests.unit.outbox.shop import OUTBOX, Shop, shop_in
 
 
@@ -21,15 +20,6 @@ from tests.unit.outbox.shop import OUTBOX, Shop, shop_in
 def shop(sqlite_url: str, service: FaultyService) -> Iterator[Shop]:
     with shop_in(sqlite_url, service) as made:
         yield made
-
-
-class Seconds:
-    """A clock that moves by hand."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def add(shop: Shop, queue: str = "mail", **fields: Any) -> str:
@@ -76,8 +66,8 @@ def test_rows_for_a_missing_queue_wait_and_keep_no_other_queue_back(
 ) -> None:
     waiting = [add(shop, "later") for _ in range(7)]
     sent = add(shop)
-    seconds = Seconds()
-    relay = Relay(shop.table, shop.service.client, batch=3, monotonic=seconds)
+    now = [0.0]
+    relay = Relay(shop.table, shop.service.client, batch=3, monotonic=lambda: now[0])
 
     with caplog.at_level(logging.WARNING, "headrace.outbox"):
         outcomes = relay.drain()
@@ -90,7 +80,7 @@ def test_rows_for_a_missing_queue_wait_and_keep_no_other_queue_back(
     assert shop.table.state().refused == 0
 
     shop.service.client.create_queue("later")
-    seconds.now += 60
+    now[0] += 60
     assert relay.drain() == {"CREATED": 7}
     assert shop.tasks("later") == waiting
 
@@ -141,19 +131,6 @@ def test_rows_with_dedupe_keys_that_are_sent_again_take_effect_once(shop: Shop) 
     }
     assert task.payload == "new"
     assert shop.tasks() == ["holder"]
-
-
-class Backwards:
-    """A codec that nobody can read at a glance."""
-
-    private = True
-
-    def encode(self, value: object) -> bytes:
-        return json.dumps(json.dumps(value)[::-1]).encode()
-
-    def decode(self, text: bytes) -> JsonValue:
-        found: JsonValue = json.loads(json.loads(text)[::-1])
-        return found
 
 
 def test_payloads_are_in_the_row_as_the_codec_writes_them(shop: Shop) -> None:

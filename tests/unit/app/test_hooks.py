@@ -89,8 +89,14 @@ def test_an_error_of_a_start_hook_fails_the_attempt_and_one_of_an_end_hook_is_lo
     assert f"{error.__name__}: after FAILED" in caplog.text
 
 
-def test_a_hook_that_is_a_coroutine_function_is_refused() -> None:
+def test_a_hook_that_cannot_be_called_is_refused_where_it_is_declared() -> None:
     async def hook() -> None: ...
+    def around() -> Iterator[None]:
+        yield
 
     with pytest.raises(TypeError, match="on_worker_start takes a plain function"):
         App().on_worker_start(hook)
+    with pytest.raises(TypeError, match=r"a middleware is called as around\(ctx\): too many"):
+        App().middleware(around)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match=r"on_task_end is called as .*\(ctx, outcome\): too many"):
+        App().on_task_end(lambda ctx: None)  # type: ignore[type-var]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Client, Worker
+from headrace import App, Client, Worker
 from headrace.cli.session import CliSession
 from headrace.client.app.discovery import AppNotFound, find_app
 from headrace.testing import MemoryService
@@ -100,3 +100,5 @@ def test_what_is_missing_is_named(folder: Path, text: str, name: str, why: str) 
 
     with pytest.raises((AppNotFound, ImportError), match=why):
         find_app(name)
+    with pytest.raises(TypeError, match=r"include must be a list of modules, as \['shop.mail'\]"):
+        App(include="shop.mail")

@@ -11,7 +11,7 @@ from headrace.client.app.checks import name as queue_name
 from headrace.client.app.clients import AppClients, AppQueues
 from headrace.client.app.context import Context
 from headrace.client.app.dedupe_keys import DedupeKey
-from headrace.client.app.discovery import import_modules
+from headrace.client.app.discovery import import_modules, module_names
 from headrace.client.app.execution import Timeouts
 from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
 from headrace.client.app.function import RawHandler, TaskFunction
@@ -91,7 +91,7 @@ class App(TaskRunner):
         self._default_queue = queue_name("queue", queue)
         self._queues = AppQueues(create=create_queues)
         self._schedules = AppSchedules()
-        self._modules, self._packages = list(include), list[str]()
+        self._modules, self._packages = module_names(include), list[str]()
         super().__init__(
             AppClients(
                 self._queues,

@@ -74,6 +74,13 @@ def _apps(module: ModuleType) -> "dict[str, App]":
     return {name: value for name, value in vars(module).items() if isinstance(value, App)}
 
 
+def module_names(include: Iterable[str]) -> list[str]:
+    """Return the modules of *include*.  Raises TypeError for a text instead of a list."""
+    if isinstance(include, str):
+        raise TypeError(f"include must be a list of modules, as [{include!r}]")
+    return list(include)
+
+
 def import_modules(names: Iterable[str], packages: Iterable[str]) -> None:
     """Import modules, and every module in *packages* whose name does not begin with ``_``.
 

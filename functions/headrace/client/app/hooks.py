@@ -25,6 +25,7 @@ Plain = TypeVar("Plain", bound=Callable[[], object])
 OnStart = TypeVar("OnStart", bound=Callable[[Context], object])
 OnEnd = TypeVar("OnEnd", bound=Callable[[Context, str], object])
 
+_ARGUMENTS: Final = {"task_start": ("ctx",), "task_end": ("ctx", "outcome")}
 _log: Final = safe_logger("headrace.task")
 
 
@@ -44,8 +45,9 @@ class AppHooks:
         It yields once; what the handler raises is raised there, and what it raises itself is how
         the attempt ends.  An async generator function stands around async handlers only.
 
-        Raises TypeError for anything but a generator function.
+        Raises TypeError for anything but a generator function of one argument.
         """
+        _check_arguments(function, "a middleware", ("ctx",))
         if inspect.isasyncgenfunction(function):
             self._all.append(asynccontextmanager(function))
         elif inspect.isgeneratorfunction(function):
@@ -117,5 +119,19 @@ class AppHooks:
     def _hook(self, event: Event, function: F) -> F:
         if inspect.iscoroutinefunction(function):
             raise TypeError(f"on_{event} takes a plain function, not a coroutine function")
+        _check_arguments(function, f"on_{event}", _ARGUMENTS.get(event, ()))
         self._hooks[event].append(function)
         return function
+
+
+def _check_arguments(function: object, called_as: str, arguments: tuple[str, ...]) -> None:
+    """Raise TypeError for a *function* that cannot be called with *arguments*."""
+    if not callable(function):
+        raise TypeError(f"{called_as} must be a function, not {function!r}")
+    try:
+        inspect.signature(function).bind(*arguments)
+    except ValueError:  # written in C, without a signature
+        return
+    except TypeError as error:
+        call = f"{getattr(function, '__name__', function)}({', '.join(arguments)})"
+        raise TypeError(f"{called_as} is called as {call}: {error}") from None

@@ -181,7 +181,7 @@ def test_a_head_sorts_and_turns_the_order_round(
     assert "sort=" in shown.body
 
 
-# -- saved views: a query by a name, beside the box of its queue, for everybody --------------------
+# -- saved views of a queue ------------------------------------------------------------------------
 
 TYPED = '/console/queues/mail?q=state:dead+tag:to%3D"a b"'
 TEXT = 'state:dead tag:to="a b"'

@@ -144,7 +144,7 @@ def test_a_viewer_sees_the_notes_of_a_task_and_of_a_schedule(admin: Browser) -> 
         assert "Note a note" in viewer.get(f"/console/{path}").page.text
 
 
-# -- priorities in the console: shown, filtered by, switched on and off, and chosen in forms -------
+# -- priorities ------------------------------------------------------------------------------------
 
 
 def ranked(browser: Browser) -> list[str]:
@@ -170,7 +170,7 @@ def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
     assert "must be one of high, normal, low" in wrong
 
 
-# -- groups in the console: shown, filtered by, and whose the next turns are -----------------------
+# -- groups ----------------------------------------------------------------------------------------
 
 FAIR = GroupSettings(GroupMode.FAIR, {"acme": 4.0})
 

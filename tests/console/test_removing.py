@@ -54,7 +54,7 @@ def test_who_may_not_is_offered_nothing_and_refused(filled: Browser) -> None:
     assert filled.get("/console/queues/nothing/purge").status == 404
 
 
-# -- what is deleted in the console can be brought back by the button of its message ---------------
+# -- undo ------------------------------------------------------------------------------------------
 
 HERE = "/console/queues/mail"
 

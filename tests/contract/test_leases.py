@@ -339,7 +339,7 @@ def test_a_repeat_about_a_task_that_moved_out_of_sight_tells_nothing_of_it(world
     assert (again.outcome, again.task) == (ReportOutcome.OK, None)
 
 
-# -- what one key may see, over every store --------------------------------------------------------
+# -- what one key may see --------------------------------------------------------------------------
 
 
 def test_a_task_that_moves_outside_before_it_is_deleted_stays(world: World) -> None:

@@ -1,12 +1,24 @@
-"""Every route and every role: who gets in, and who does not."""
+"""Every route and every role: what each may call, and what viewers see."""
 
 from dataclasses import replace
 
 import pytest
 
 from headrace.domain.access import Role
-from tests.functional.conftest import KEY, Service
-from tests.functional.roles import EVERYBODY, KEYED, MAY, OPEN, OPERATIONS, everything, keyed, send
+from tests.functional.conftest import HIDDEN, KEY, Service
+from tests.functional.roles import (
+    EVERYBODY,
+    KEYED,
+    MAY,
+    OPEN,
+    OPERATIONS,
+    OPERATOR,
+    VIEWER,
+    everything,
+    keyed,
+    send,
+    tasks,
+)
 
 
 def test_every_route_has_a_row_in_the_table() -> None:
@@ -55,3 +67,38 @@ def test_the_documents_say_who_may_what() -> None:
     for route in OPEN:
         assert "x-roles" not in OPERATIONS[route]
         assert "403" not in OPERATIONS[route]["responses"]
+
+
+# -- viewers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", [route for route in KEYED if route.startswith("GET ")])
+def test_a_viewer_never_sees_payload_result_or_progress(filled: Service, route: str) -> None:
+    viewer = keyed(filled, VIEWER)
+    for task in tasks(filled, "ngsi.notify"):
+        answer = send(viewer, route, queue="ngsi.notify", id=task["id"], name="nightly")
+
+        assert answer.status in {200, 403, 404}
+        assert not [text for text in HIDDEN.values() if text in answer.body]
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        route
+        for route in KEYED
+        if "payload" in [of["name"] for of in OPERATIONS[route].get("parameters", [])]
+    ],
+)
+def test_a_viewer_that_asks_for_payloads_is_refused(filled: Service, route: str) -> None:
+    viewer, operator = keyed(filled, VIEWER), keyed(filled, OPERATOR)
+    task_id = tasks(filled, "mail")[0]["id"]
+    path = route.removeprefix("GET ").replace("{queue}", "mail").replace("{id}", task_id)
+
+    refused = viewer("GET", path, query={"payload": "true"})
+
+    assert (refused.status, refused.json["code"]) == (403, "forbidden")
+    assert "payloads" in refused.json["detail"]
+    assert viewer("GET", path, query={"payload": "false"}).status == 200
+    assert viewer("GET", path).status == 200
+    assert HIDDEN["payload"] in operator("GET", path, query={"payload": "true"}).body

@@ -68,7 +68,7 @@ def test_deleting_a_task(call: Service) -> None:
     assert call.say(task, "SUCCEEDED")["outcome"] == "NOT_FOUND"
 
 
-# -- cancelling over HTTP: what the answer shows, and who may --------------------------------------
+# -- cancel ----------------------------------------------------------------------------------------
 
 
 def test_the_next_heartbeat_of_its_worker_says_so(call: Service) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App, Client
+from headrace import App, AsyncClient, Client
+from headrace.domain.errors import NotFound
 
 SHOP = """
 import os
@@ -90,3 +91,39 @@ def test_an_app_keeps_the_file_of_the_folder_that_it_was_made_in(
     assert app.client.url == f"file:{tmp_path}/tasks.db"
     assert not list((tmp_path / "sub").iterdir())
     app.close()
+
+
+# -- calls over a file -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"file:{tmp_path}/headrace.db"
+
+
+def test_any_request_reaches_the_service_as_over_http(url: str) -> None:
+    with Client(url) as client:
+        client.create_queue("mail")
+        for number in range(3):
+            client.enqueue("mail", number)
+
+        assert len(client.call("GET", "/v1/queues/mail/tasks?limit=2#top")["tasks"]) == 2
+        assert len(client.call("GET", "/v1/queues/mail/tasks", params={"limit": "1"})["tasks"]) == 1
+        with pytest.raises(NotFound, match="größe"):
+            client.call("GET", "/v1/queues/größe")
+        with pytest.raises(NotFound, match=r"no queue a b"):
+            client.call("GET", "/v1/queues/a%20b")
+
+
+def test_an_event_loop_goes_on_while_a_call_waits(url: str) -> None:
+    async def story() -> object:
+        async with AsyncClient(url) as client:
+            await client.create_queue("mail")
+            waiting = asyncio.ensure_future(client.dequeue("mail", wait_seconds=10))
+            await client.get_queue("mail")
+            assert not waiting.done()
+            await client.enqueue("mail", "now")
+            (task,) = (await waiting).tasks
+            return task.payload
+
+    assert asyncio.run(story()) == "now"

@@ -226,7 +226,7 @@ def test_settings_whose_change_was_not_heard_of_are_changed_once(
     assert (changed.version, changed.settings.description) == (2, "new")
 
 
-# -- group leases on a bad day: an index that lags, answers that are lost, a table that thrott------
+# -- group leases ----------------------------------------------------------------------------------
 
 
 def test_a_closed_group_stays_until_a_lagging_index_shows_what_it_held(
@@ -251,7 +251,7 @@ def test_a_closed_group_stays_until_a_lagging_index_shows_what_it_held(
     ] * 2
 
 
-# -- an index that lags: nothing is delivered twice, taken back or removed by what it remember------
+# -- an index that lags ----------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_watched_counts_are_a_line_for_a_program_each_time(cli: Cli) -> None:
     assert len(cli(*words, "--json").lines) == 3
 
 
-# -- headrace api: any request to the API ----------------------------------------------------------
+# -- headrace api ----------------------------------------------------------------------------------
 
 
 def test_a_script_enqueues_dequeues_and_reports(headrace_service: MemoryService) -> None:

@@ -1,8 +1,12 @@
 """What the client sends, and how it reads what comes back."""
 
+import hashlib
 import json
 import math
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
@@ -11,7 +15,8 @@ import pytest
 from headrace import Client, NewTask
 from headrace.client.calls import Consumed
 from headrace.client.codec import Unreadable
-from headrace.domain.errors import InvalidRequest
+from headrace.client.payloads import fetched
+from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.testing import MemoryService
 from tests.unit.client.network import AT, Network, Reply, enqueued, reply
 
@@ -149,3 +154,102 @@ def test_a_dequeue_names_one_queue_or_a_list(given: dict[str, Any], fields: set[
         service.client.dequeue(**given)
 
     assert {error.field for error in refused.value.errors} == fields
+
+
+# -- waiting for the end of a task -----------------------------------------------------------------
+
+
+def look(poll_after: float, **task: Any) -> Any:
+    headers = {"X-Poll-After": str(poll_after)}
+    return reply(200, {**TASK, **task}, headers=headers)
+
+
+def waiting(*looks: Any) -> tuple[Client, Network]:
+    wire = Network([*looks])
+    return Client("http://queue.test", "k", transport=wire, sleep=wire.sleep), wire
+
+
+DONE = {"state": "SUCCEEDED", "status": "SUCCEEDED", "result": 5}
+
+
+def test_a_service_that_waits_for_nothing_is_let_wait() -> None:
+    client, wire = waiting(look(0.02), look(0.02, **DONE))
+
+    assert client.wait("t1").result == 5
+
+    assert float(wire.requests[1].url.params["wait_seconds"]) >= 2
+
+
+def test_one_that_is_paid_for_while_it_waits_is_asked_again_ever_later() -> None:
+    client, wire = waiting(*[look(1.0)] * 7, look(1.0, **DONE))
+
+    client.wait("t1")
+
+    assert wire.waits == [1, 1.5, 2.25, 3.375, 5, 5, 5]
+
+
+@pytest.mark.parametrize("timeout", [-1, float("nan")])
+def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
+    with pytest.raises(InvalidRequest, match="timeout"):
+        waiting(look(1.0))[0].wait("t1", timeout=timeout)
+
+
+# -- file: addresses in answers --------------------------------------------------------------------
+
+
+def serving(answer: Callable[[], object]) -> Client:
+    """Return a client of a service that gives *answer* to everything."""
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answer()))
+    return Client("http://127.0.0.1:9", "a-key", transport=transport, retries=0)
+
+
+@pytest.mark.parametrize("scheme", ["file", " file"])
+def test_a_task_whose_payload_is_a_file_here_is_refused(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "secret").write_text("x")
+    url = f"{scheme}://{tmp_path}/secret"
+    digest = hashlib.sha256(b"x").hexdigest()
+    lease = {"id": "l", "expires_at": AT}
+    task = {**TASK, "lease": lease, "payload_url": url, "payload_sha256": digest}
+    answer = {"tasks": [task], "poll_after_seconds": 1, "now": AT}
+
+    with serving(lambda: answer) as client, pytest.raises(HeadraceError, match="payload_url"):
+        client.dequeue("mail")
+
+
+def test_an_upload_to_a_file_here_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    content, there = tmp_path / "content", tmp_path / "there"
+    content.write_text("x")
+    granted = {
+        "payload_ref": "r",
+        "url": there.as_uri(),
+        "headers": {},
+        "expires_at": "2030-01-01T00:00:00Z",
+    }
+
+    with serving(lambda: granted) as client, pytest.raises(HeadraceError, match="file of this"):
+        client.upload("mail", content)
+    assert not there.exists()
+
+
+def test_over_a_file_payloads_are_files_that_only_their_owner_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_PAYLOAD_OFFLOAD_BYTES", "32768")
+    before = os.umask(0o000)
+    try:
+        with Client(f"file:{tmp_path}/tasks.db") as client:
+            client.create_queue("mail")
+            content = tmp_path / "content"
+            content.write_bytes(b"x" * 50_000)
+            client.enqueue_file("mail", content)
+            client.enqueue("mail", "y" * 50_000)
+            uploaded, large = client.dequeue("mail", batch_size=2).tasks
+            got = fetched(uploaded, tmp_path / "got")
+    finally:
+        os.umask(before)
+
+    assert got.read_bytes() == content.read_bytes()
+    assert json.loads(bytes(large.payload_json)) == "y" * 50_000
+    kept = [path for path in (tmp_path / "tasks.db-payloads").rglob("*") if path.is_file()]
+    assert len(kept) == 2
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}

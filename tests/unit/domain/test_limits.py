@@ -41,7 +41,7 @@ def test_a_number_that_is_not_is_wrong_by_its_bounds_and_unit(value: object) -> 
     )
 
 
-# -- what a terminal obeys or a reader cannot see is spelled out; all other text stays -------------
+# -- characters that a terminal obeys or a reader cannot see ---------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_caller_may_spell_them_in_another_way() -> None:
     assert escape_unseen("a\u202eb", lambda sign: f"<{ord(sign):x}>") == "a<202e>b"
 
 
-# -- a class that several threads meet first at the same time is learnt by one of them -------------
+# -- types that several threads use first at the same time -----------------------------------------
 
 # Ends with a segmentation fault within the first of these where msgspec itself is called.
 PROGRAM = """

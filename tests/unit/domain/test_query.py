@@ -215,7 +215,7 @@ def test_fields_that_cannot_be_indexed_are_refused(fields: list[str], fault: str
     assert (found is None) if fault is None else fault in (found or "")
 
 
-# -- errors of one fault share a fingerprint, others do not ----------------------------------------
+# -- fingerprints of errors ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ def test_a_defect_is_told_alike() -> None:
     assert found[0][1]["X-Request-Id"] == json.loads(found[0][2])["request_id"]
 
 
-# -- a deployment's tables for a service: what it takes on the machine of the program --------------
+# -- dynamodb: addresses ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])

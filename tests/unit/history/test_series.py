@@ -2,12 +2,15 @@
 
 import gzip
 import json
+import re
 from datetime import date
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.history.proof import FINDINGS, conditions
 from headrace.history.series import (
     DAY,
     HOUR,
@@ -18,6 +21,8 @@ from headrace.history.series import (
     minute_of,
 )
 from headrace.history.tally import COUNTED, Activity, Histogram
+from headrace.spark.lake.schemas import DAY as DATE_COLUMN
+from headrace.spark.lake.schemas import TABLES, Table, markdown
 
 TODAY = date(2026, 11, 21)
 FIRST = minute_of(TODAY)
@@ -71,3 +76,31 @@ def zipped(body: object) -> bytes:
 def test_what_is_no_series_is_refused(content: bytes) -> None:
     with pytest.raises(Unreadable):
         read(content, hours=True)
+
+
+# -- the tables in docs/lake.md --------------------------------------------------------------------
+
+ROOT = Path(__file__).parents[3]
+DOCS = (ROOT / "docs" / "lake.md").read_text()
+
+
+def test_the_docs_have_every_table_as_it_is_declared() -> None:
+    assert markdown() in DOCS
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_tables_key_and_order_are_columns_of_it(table: Table) -> None:
+    names = [column.name for column in table.columns]
+
+    assert len(set(names)) == len(names)
+    assert {*table.key, *table.order, DATE_COLUMN} <= set(names)
+
+
+def test_the_docs_name_every_finding_of_the_proof() -> None:
+    kinds = {*conditions(second="1")}
+
+    named = set(re.findall(r"^\| `([a-z_]+)` \|", DOCS.partition("## Tables")[0], re.MULTILINE))
+    assert named == kinds | {"overdue", "reused_lease", "lost"}
+    for kind, says in FINDINGS.items():
+        assert f"| `{kind}` | {says}" in DOCS
+    assert named == set(FINDINGS)

@@ -135,7 +135,7 @@ def test_a_queue_is_shown_with_the_defaults_of_the_contract_and_may_be_sent_back
     assert ReplaceQueueBody.model_validate_json(text, strict=False).settings() == QueueSettings()
 
 
-# -- every error has one shape, its own status, and nothing in it that helps an attacker -----------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def text(error: Exception) -> str:

@@ -91,7 +91,7 @@ def test_the_line_that_takes_the_tables_out_of_the_template_runs(
     assert needed <= {*tables["Parameters"], *tables["Conditions"]}
 
 
-# -- every answer of the operations guide has a test that exists, or its reasoning -----------------
+# -- the operations guide --------------------------------------------------------------------------
 
 DOCS: Final = PROJECT_ROOT / "docs"
 OPERATIONS: Final = (DOCS / "operations.md").read_text()

@@ -1,4 +1,4 @@
-"""What a Lambda function takes to start: `make build` measures it, here is what makes it small."""
+"""What is deployed: imports at the start, the Dockerfile, the Spark package, samconfig.toml."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def test_a_function_imports_at_its_start_nothing_that_is_slow_and_unused(functio
     assert not set(started(function)) & NOT_AT_START[function]
 
 
-# -- the Dockerfile, which nobody builds here: what it copies is there, and what it promises i------
+# -- the Dockerfile --------------------------------------------------------------------------------
 
 TEXT = (PROJECT_ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 STEPS = [line.split(None, 1) for line in TEXT.splitlines() if line and not line.startswith("#")]
@@ -82,7 +82,7 @@ def test_it_runs_as_nobody_in_particular() -> None:
     assert [first for first, _ in STEPS].index("USER") < [first for first, _ in STEPS].index("CMD")
 
 
-# -- what goes to EMR Serverless: what is in it, what is not, and where it goes --------------------
+# -- the package for EMR Serverless ----------------------------------------------------------------
 
 DOCS = (PROJECT_ROOT / "docs" / "guide" / "spark-on-aws.md").read_text()
 
@@ -107,7 +107,7 @@ def test_the_guide_names_every_argument_and_file() -> None:
         assert f"`{name}`" in DOCS
 
 
-# -- samconfig.toml: each environment is a whole one, with parameters that the template has --------
+# -- samconfig.toml --------------------------------------------------------------------------------
 
 CONFIG: Final[dict[str, Any]] = tomllib.loads((PROJECT_ROOT / "samconfig.toml").read_text())
 NAMES: Final = ("default", "dev", "staging", "prod")

@@ -291,7 +291,7 @@ def test_the_package_has_the_tables_of_the_template() -> None:
     assert main(["--check"]) == 0
 
 
-# -- the template for sam local is the deployed one, with an environment that needs no account------
+# -- the template for sam local --------------------------------------------------------------------
 
 
 def test_every_function_has_settings_that_name_no_account() -> None:

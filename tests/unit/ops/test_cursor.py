@@ -71,7 +71,7 @@ def test_a_cursor_of_another_deployment_is_refused() -> None:
     assert refused(SCOPE, OURS.write(SCOPE, STATE), theirs) == ["cursor"]
 
 
-# -- what the audit keeps of changed settings is bounded, and has no secrets -----------------------
+# -- changed settings in the audit -----------------------------------------------------------------
 
 
 def test_only_what_differs_is_kept_by_its_path() -> None:

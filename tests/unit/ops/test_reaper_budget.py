@@ -116,7 +116,7 @@ def test_another_pass_does_a_part_that_nobody_took(wide: ReaperDeployment) -> No
     wide.minutes_until(lambda: wide.number(State.INFLIGHT) == 0)
 
 
-# -- the reaper runs itself several times at the same time, in Lambda by invocations ---------------
+# -- the reaper invokes its own Lambda function ----------------------------------------------------
 
 
 @pytest.mark.usefixtures("aws_credentials")

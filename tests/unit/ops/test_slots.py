@@ -1,9 +1,12 @@
-"""A limit of tasks in flight that changes while services deliver."""
+"""Limits of a queue that many services share: tasks in flight and rates."""
+
+import random
+from datetime import timedelta
 
 import pytest
 
 from headrace.domain.plan import TaskSpec
-from headrace.domain.queue_settings import DequeuingSettings, QueueSettings
+from headrace.domain.queue_settings import DequeuingSettings, QueueSettings, RateLimiting
 from headrace.domain.retry import Backoff, RetryStrategy
 from headrace.domain.task import Task
 from headrace.ops.delivery.reports import ReportOutcome, ReportStatus, TaskReport
@@ -78,3 +81,40 @@ def test_a_limit_that_is_new_or_lowered_counts_what_is_in_flight(before: int, af
         world.clock.forward(1)
         flying += world.take(services[(number + 1) % 3])
         assert len(flying) == after
+
+
+# -- rates under many services ---------------------------------------------------------------------
+
+
+def services(count: int, clock: ManualClock, limits: DequeuingSettings) -> list[Service]:
+    """Return *count* services over one store, with a queue named mail."""
+    store = SqliteStore(":memory:")
+    made = [build(Settings(admin_key="test"), store, now=clock) for _ in range(count)]
+    made[0].queues.create("mail", QueueSettings(dequeuing_settings=limits))
+    return made
+
+
+def fill(use: Service, count: int) -> None:
+    for _ in range(count // 25):
+        use.tasks.enqueue("mail", [TaskSpec("{}")] * 25)
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_deliveries_come_at_the_rate_from_however_many_services(count: int) -> None:
+    clock, chance = ManualClock(), random.Random(3)
+    rate = RateLimiting(40, 2)
+    use = services(count, clock, DequeuingSettings(rate_limiting=rate))
+    fill(use[0], 300)
+    clock.forward(1)
+    start, delivered = clock(), list[float]()
+
+    while (passed := (clock() - start).total_seconds()) < 8:
+        who = chance.choice(use)
+        tasks = who.deliveries.dequeue("mail", batch_size=chance.randint(1, 5)).tasks
+        delivered += [passed] * len(tasks)
+        clock.forward(timedelta(seconds=0.5 / count if count > 4 else 0.05))
+
+    assert len(delivered) >= 0.9 * (40 + 8 * 20)
+    for first, begin in enumerate(delivered):
+        for last, end in enumerate(delivered[first:], first):
+            assert last - first + 1 <= 40 + 20 * (end - begin) + 1e-6

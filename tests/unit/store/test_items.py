@@ -98,7 +98,7 @@ def test_any_task_comes_back_as_it_was(task: Task, more: dict[str, Value]) -> No
     assert from_item(item) == task
 
 
-# -- a record of the stream says whether DynamoDB itself removed the task at its end ---------------
+# -- records of the stream -------------------------------------------------------------------------
 
 
 def test_a_removal_by_anyone_but_the_table_is_a_delete() -> None:

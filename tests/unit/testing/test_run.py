@@ -117,7 +117,7 @@ def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> 
     assert elapsed >= timedelta(minutes=30)
 
 
-# -- the service in memory is the real one: the same HTTP, keys, roles and rules, at manual ti------
+# -- the clock and the timers ----------------------------------------------------------------------
 
 
 def test_a_clock_never_goes_back_and_knows_its_zone() -> None:
@@ -141,7 +141,7 @@ def test_the_timers_run_when_told(service: MemoryService) -> None:
     assert service.client.get_stats("mail").counts.dead == 1
 
 
-# -- cancels in the test kit: a handler hears of one as it would from a worker, in simulated t------
+# -- cancel ----------------------------------------------------------------------------------------
 
 
 def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: MemoryService) -> None:

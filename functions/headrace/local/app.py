@@ -248,7 +248,7 @@ class LocalApp:
         path = request.path.rstrip("/")
         if path.endswith("/dequeue"):
             return self._dequeues, "tasks"
-        if "wait_seconds" in request.query and _A_TASK.fullmatch(path):
+        if _A_TASK.fullmatch(path) and "wait_seconds" in query_of(request.query):
             return self._ends, "the end of a task"
         return self._threads, ""
 

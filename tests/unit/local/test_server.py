@@ -101,7 +101,8 @@ class TestManyConnections:
         with serving(api, bounds=Bounds(threads=2, dequeues=40, ends=20)) as served:
             waiting = [served.connect() for _ in range(21)]
             for number, connection in enumerate(waiting):
-                connection.request("GET", "/v1/tasks/a?wait_seconds=20")
+                name = ("wait_seconds", "wait%5Fseconds")[number % 2]
+                connection.request("GET", f"/v1/tasks/a?{name}=20")
                 if number < 20:
                     api.entered.acquire(timeout=10)
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import TIMEOUT_MAX
 from typing import Final
 
 from headrace.client.address import Address, HttpAddress, absolute_url, read_address
@@ -56,8 +57,8 @@ class ClientSettings:
         found_key = key or env.get("HEADRACE_KEY") or ""
         if not found_url:
             raise _wrong("url", "is missing: give url=… or set HEADRACE_URL")
-        if not timeout > 0:
-            raise _wrong("timeout", f"must be more than 0 seconds, not {timeout!r}")
+        if not 0 < timeout <= TIMEOUT_MAX:
+            raise _wrong("timeout", f"must be more than 0 seconds and finite, not {timeout!r}")
         settings = cls(found_url, found_key, timeout)
         if isinstance(settings.address, HttpAddress):
             _check_key(found_key)

@@ -146,6 +146,14 @@ def test_a_name_that_would_make_another_path_is_refused(name: str) -> None:
     assert not wire.requests
 
 
+def test_what_no_connection_takes_is_refused() -> None:
+    client, _ = client_on(reply(204))
+    with pytest.raises(InvalidRequest, match="must not have control characters"):
+        client.call("GET", "/v1/queues\r\nX-A: a")
+    with pytest.raises(InvalidRequest, match="timeout must be more than 0 seconds and finite"):
+        ClientSettings.of("https://queue.test", "k", timeout=float("inf"), env={})
+
+
 @pytest.mark.parametrize(
     ("url", "warned"),
     [

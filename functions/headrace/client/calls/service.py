@@ -126,10 +126,12 @@ def call(
 
     The client repeats a request that did not arrive, a method that may be repeated, and a POST
     with an idempotency key.
-    Raises InvalidRequest for a *path* without its slash.
+    Raises InvalidRequest for a *path* without its slash, or with a control character.
     """
     if not path.startswith("/"):
         raise InvalidRequest.of("path", f"must begin with a slash, and {path!r} does not")
+    if not path.isprintable():
+        raise InvalidRequest.of("path", f"must not have control characters, and {path!r} has one")
 
     def read(answer: RawAnswer) -> JsonValue:
         return msgspec.json.decode(answer.body) if answer.body else None

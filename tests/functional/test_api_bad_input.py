@@ -92,8 +92,6 @@ CASES = [
     task("delay_in_seconds", delay_in_seconds=1e300),
     task("scheduled_at", scheduled_at="2026-11-21T08:00:00"),
     task("delay_in_seconds", delay_in_seconds=1, scheduled_at="2026-11-21T09:00:00Z"),
-    task("tags.a", tags={"a": "x" * 257}),
-    task("dedupe_key", dedupe_key="é" * 129),
     task("unique_for_seconds", unique_for_seconds=31_536_001, dedupe_key="k"),
     task("id", unique_for_seconds=60, dedupe_key="k", id="mine"),
     task("overwrite_on_duplicate[1]", dedupe_key="k", overwrite_on_duplicate=["tags", "id"]),
@@ -108,7 +106,6 @@ CASES = [
     replace(report("spawn", spawn=[{"queue": "m", "payload": "x" * 233_016}] * 9), status=413),
     # dequeue
     BadRequest("POST", "/v1/queues/mail/dequeue", {"batch_size": 26}, "batch_size"),
-    BadRequest("POST", "/v1/queues/mail/dequeue", {"wait_seconds": 21}, "wait_seconds"),
     # queues
     BadRequest("POST", "/v1/queues", {"name": "no spaces"}, "name"),
     BadRequest("POST", "/v1/queues", {"name": "new", "shards": 65}, "shards"),
@@ -127,7 +124,6 @@ CASES = [
     ),
     # actions on many tasks
     bulk("ids", ids=["held"], filter={}),
-    bulk("ids", ids=["held"] * 251),
     bulk("ids[1]", ids=["held", "no spaces"]),
     bulk("limit", filter={}, limit=1_000_001),
     bulk("to_queue", filter={}, to_queue="other"),

@@ -21,33 +21,31 @@ from headrace.wire.queues import AlertsShown, OnEndShown
 
 
 def test_every_setting_of_a_queue_can_be_declared_and_the_service_takes_it() -> None:
+    same: Any = {
+        "description": "mail",
+        "keepalive_timeout_in_seconds": 60,
+        "expires_in_seconds": 0,
+        "dequeuing_settings": DequeuingSettings(5, RateLimiting(10, 1)),
+        "dead_letter_queue_config": DeadLetterConfig(enable=False, max_size=4),
+        "history_retention_in_seconds": 60,
+        "shards": 3,
+        "priority": PrioritySettings(60),
+    }
     app = App()
     app.queue(
         "mail",
-        description="mail",
-        keepalive_timeout_in_seconds=60,
-        expires_in_seconds=0,
+        **same,
         retry_strategy=RetryStrategy(kind=Backoff.INTERVALS, intervals=(1, 2.5, 60)),
-        dequeuing_settings=DequeuingSettings(5, RateLimiting(10, 1)),
-        dead_letter_queue_config=DeadLetterConfig(enable=False, max_size=4),
-        history_retention_in_seconds=60,
-        shards=3,
-        priority=PrioritySettings(60),
         target={"url": "https://example.com/", "headers": {"A": "b"}},
         on_end={"queue": "ends", "states": ["DEAD"]},
         alerts={"queue": "ends", "dead_per_minute": 5},
     )
     with MemoryService() as service, service.serving(app):
-        service.client.create_queue("ends")
         app.ensure_queues()
         made = service.client.get_queue("mail")
 
-    assert (made.description, made.shards, made.history_retention_in_seconds) == ("mail", 3, 60)
-    assert (made.keepalive_timeout_in_seconds, made.expires_in_seconds) == (60, 0)
+    assert {name: getattr(made, name) for name in same} == same
     assert made.retry_strategy.intervals == (1, 2.5, 60)
-    assert made.dequeuing_settings == DequeuingSettings(5, RateLimiting(10, 1))
-    assert made.dead_letter_queue_config == DeadLetterConfig(enable=False, max_size=4)
-    assert made.priority == PrioritySettings(60)
     assert made.target is not None
     assert (made.target.url, made.target.headers) == ("https://example.com/", {"A": "b"})
     assert made.on_end == OnEndShown(queue="ends", states=[State.DEAD])

@@ -8,7 +8,6 @@ import pytest
 
 from headrace.local import DataFolderUnusable
 from headrace.local.folder import DATABASE_NAME, data_folder, kept_admin_key
-from tests.modes import modes
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o377], ids=oct, autouse=True)
@@ -16,6 +15,11 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield request.param
     os.umask(before)
+
+
+def modes(folder: Path) -> set[int]:
+    """Return the modes of the folder and of everything in it."""
+    return {path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*"))}
 
 
 def fill(folder: Path) -> None:

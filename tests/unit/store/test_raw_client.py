@@ -1,11 +1,8 @@
 """The short way to DynamoDB: what goes out is what boto3 would send, and trouble is boto3's."""
 
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import boto3
 import pytest
@@ -14,6 +11,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 
 from headrace.store.dynamo.raw_client import RawClient
+from tests.unit.push.receiver import GivenAnswer, ReceivedPush, receiving
 
 ANSWER = {"Items": [{"n": {"N": "1" * 38}}], "Count": 1}
 
@@ -24,48 +22,23 @@ class FakeDynamoDB:
 
     url: str = ""
     answers: list[tuple[int, bytes]] = field(default_factory=list)
-    requested: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    requested: list[tuple[Mapping[str, str], bytes]] = field(default_factory=list)
 
 
 @pytest.fixture
 def table() -> Iterator[FakeDynamoDB]:
     table = FakeDynamoDB()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(request: ReceivedPush) -> GivenAnswer:
+        table.requested.append((request.headers, request.body))
+        status, body = table.answers.pop(0) if table.answers else (200, json.dumps(ANSWER).encode())
+        if not status:
+            raise ConnectionAbortedError
+        return GivenAnswer(status, body)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            table.requested.append((dict(self.headers), body))
-            status, answer = (
-                table.answers.pop(0) if table.answers else (200, json.dumps(ANSWER).encode())
-            )
-            if not status:
-                self.close_connection = True
-                return
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def do_GET(self) -> None:
-            self.send_response(400)  # DynamoDB answers like this, and says when
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def date_time_string(self, _: float | None = None) -> str:
-            return "Tue, 01 Jan 2030 10:00:00 GMT"
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    table.url = f"http://127.0.0.1:{server.server_address[1]}"
-    yield table
-    server.shutdown()
-    server.server_close()
+    with receiving(answer) as receiver:
+        table.url = receiver.url.removesuffix("/hook")
+        yield table
 
 
 def raw(table: FakeDynamoDB) -> RawClient:
@@ -88,17 +61,17 @@ def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: FakeDynamoDB) -> N
     assert raw(table).query(**QUERY) == ANSWER
     ((headers, body),) = table.requested
     assert json.loads(body) == QUERY
-    assert headers["X-Amz-Target"] == "DynamoDB_20120810.Query"
-    assert headers["X-Amz-Security-Token"] == "session-token"
+    assert headers["x-amz-target"] == "DynamoDB_20120810.Query"
+    assert headers["x-amz-security-token"] == "session-token"
     kept = ("Content-Type", "X-Amz-Target", "X-Amz-Date", "X-Amz-Security-Token")
     request = AWSRequest(
-        "POST", table.url + "/", headers={name: headers[name] for name in kept}, data=body
+        "POST", table.url + "/", headers={name: headers[name.lower()] for name in kept}, data=body
     )
-    request.context["timestamp"] = headers["X-Amz-Date"]
+    request.context["timestamp"] = headers["x-amz-date"]
     keys = boto3.Session("AKIDEXAMPLE", "secret", "session-token").get_credentials()
     signer = SigV4Auth(keys, "dynamodb", "eu-west-1")
     scope = signer.string_to_sign(request, signer.canonical_request(request))
-    assert headers["Authorization"].endswith(signer.signature(scope, request))
+    assert headers["authorization"].endswith(signer.signature(scope, request))
 
 
 @pytest.mark.parametrize("trouble", [(0, b""), (500, b"{}"), (400, b"{}")])
@@ -112,7 +85,7 @@ def test_after_trouble_boto3_asks_again(
     assert "ResponseMetadata" in getattr(raw(table), call)(**arguments)
     (_, first), (headers, second) = table.requested
     assert json.loads(first) == json.loads(second)
-    assert "Boto3" in headers["User-Agent"]
+    assert "Boto3" in headers["user-agent"]
 
 
 def test_a_proxy_is_left_to_boto3(table: FakeDynamoDB, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,4 +95,4 @@ def test_a_proxy_is_left_to_boto3(table: FakeDynamoDB, monkeypatch: pytest.Monke
     session = boto3.Session("AKIDEXAMPLE", "secret", region_name="eu-west-1")
     client = session.client("dynamodb", endpoint_url="http://dynamodb.test:8000")
     RawClient(client, session.get_credentials()).query(**QUERY)
-    assert "Boto3" in table.requested[0][0]["User-Agent"]
+    assert "Boto3" in table.requested[0][0]["user-agent"]

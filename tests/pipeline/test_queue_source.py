@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.push import Target
 from headrace.domain.queue_settings import QueueSettings
@@ -37,7 +38,7 @@ from headrace.spark.sources.leasing import (
 )
 from headrace.spark.sources.rate_limit import RateLimiter
 from headrace.spark.sources.reading import QueueReading
-from headrace.spark.sources.rows import CHILDREN, SettlingRow, rows_of
+from headrace.spark.sources.rows import SettlingRow, rows_of
 from headrace.spark.sources.settle_target import SettleTarget
 from headrace.spark.sources.settling import settle
 from tests.pipeline.harness import AT_ONCE, PipelineHarness, drained
@@ -205,7 +206,7 @@ def test_spawned_tasks_come_with_what_settles_their_parent_and_only_once(
     [
         (["move", "succeed"], "by one row, not by 2"),
         (["spawn", "retry"], "must succeed or be moved, not retry"),
-        (["spawn"] * (CHILDREN + 1), f"at most {CHILDREN} others"),
+        (["spawn"] * (limits.SPAWN + 1), f"at most {limits.SPAWN} others"),
     ],
 )
 def test_rows_that_contradict_each_other_end_their_task_and_spare_the_others(

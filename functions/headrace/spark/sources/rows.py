@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from headrace.domain import limits
 from headrace.domain.errors import FieldError
 from headrace.domain.limits import (
     DELAY_SECONDS,
@@ -59,8 +60,6 @@ _STATUSES: Final = {
     "release": ReportStatus.RELEASED,
 }
 ACTIONS: Final = (*_STATUSES, SPAWN)
-CHILDREN: Final = 98
-"""Of one task at the most: with it, and a dedupe key it may free, they are one transaction."""
 
 _SAMPLES: Final = 3
 _TYPE: Final = 128  # characters of an error's type
@@ -116,8 +115,8 @@ def report_of(rows: Sequence[SettlingRow], *, to: str | None) -> TaskReport:
     if spawning and status not in (ReportStatus.MOVED, ReportStatus.SUCCEEDED):
         message = f"a task that spawns must succeed or be moved, not {row.action}"
         raise BadRow(message)
-    if len(spawning) > CHILDREN:
-        message = f"a task spawns at most {CHILDREN} others at a time, not {len(spawning):,}"
+    if len(spawning) > limits.SPAWN:
+        message = f"a task spawns at most {limits.SPAWN} others at a time, not {len(spawning):,}"
         raise BadRow(message)
     size = sum(utf8_bytes(one.payload or "") for one in spawning)
     if size > SPAWNED_BYTES:

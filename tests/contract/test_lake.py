@@ -94,7 +94,7 @@ def test_an_address_of_another_kind_is_no_lake() -> None:
 
 
 @pytest.mark.usefixtures("aws_credentials")
-def test_a_bucket_away_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_bucket_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
 
     with pytest.raises(Unavailable, match="the lake cannot be reached"):
@@ -131,7 +131,7 @@ def test_a_line_has_no_lease_and_a_payload_only_if_a_pattern_names_the_queue(
     assert not [part for part in leases if len(part) > 8 and part in json.dumps(found)]
 
 
-def test_a_batch_that_does_not_reach_the_lake_is_not_counted_and_comes_again(
+def test_a_chunk_that_does_not_reach_the_lake_is_not_counted_and_is_retried(
     it: Recorder, tmp_path: Path
 ) -> None:
     lake = FolderLake(tmp_path)

@@ -18,7 +18,7 @@ def counted(counted: Counted) -> Counted:
     return counted
 
 
-def test_a_batch_is_made_filled_closed_and_calls_back(counted: Counted) -> None:
+def test_a_batch_is_created_filled_closed_and_calls_back(counted: Counted) -> None:
     made = counted("POST", "/v1/batches", {"id": "night", "on": ON})
     assert made.status == 201, made.body
     assert counted("POST", "/v1/batches", {"id": "night", "on": ON}).status == 200
@@ -88,7 +88,9 @@ def test_a_batch_is_its_makers_until_its_members_are_seen(counted: Counted) -> N
     assert maker("DELETE", "/v1/batches/b").status == 204
 
 
-def test_a_member_that_left_a_keys_queues_keeps_its_result_to_itself(counted: Counted) -> None:
+def test_a_key_does_not_see_the_result_of_a_member_that_moved_to_another_queue(
+    counted: Counted,
+) -> None:
     counted.queue("secret")
     counted("POST", "/v1/batches", {"id": "b", "total": 2})
     stays, moves = counted.put("/v1/queues/work", 1, 2, batches=["b"])
@@ -108,7 +110,7 @@ def test_a_member_that_left_a_keys_queues_keeps_its_result_to_itself(counted: Co
     assert {one["result"] for one in everything} == {"open", "closed"}
 
 
-def test_a_workflow_shows_its_steps_and_stands_as_one_in_lists(counted: Counted) -> None:
+def test_a_workflow_shows_its_steps_and_is_one_row_in_lists(counted: Counted) -> None:
     counted("POST", "/v1/batches", {"id": "wfl", "total": 3})
     step = {"queue": "told", "batches": ["wfl"], "tags": {"step": "sum"}}
     counted("POST", "/v1/batches", {"id": "wfl-sum", "total": 2, "on": {"succeeded": step}})

@@ -7,7 +7,7 @@ from tests.functional.conftest import Service
 from tests.functional.roles import keyed
 
 
-def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:
+def test_a_query_combines_filters_in_one_text(call: Service) -> None:
     path = call.queue()
     wanted = call.put(path, {"order": 77}, tags={"tenant": "a b"})
     call.put(path, {"order": 78}, tags={"tenant": "a b"})
@@ -34,7 +34,7 @@ def test_a_query_asks_for_the_same_in_one_text(call: Service) -> None:
         ('error:"a', "at character 7: a quote does not end"),
     ],
 )
-def test_a_query_that_makes_no_sense_is_told_in_the_same_words_everywhere(
+def test_every_route_reports_a_wrong_query_in_the_same_words(
     call: Service, text: str, says: str
 ) -> None:
     path = call.queue()

@@ -104,9 +104,7 @@ def test_s3_is_given_size_and_digest_to_check_and_takes_the_upload(
     assert parse_qs(url.query)["X-Amz-Expires"] == ["3600"]
 
 
-def test_the_service_signs_urls_of_its_own_where_there_is_no_s3(
-    call: Service, objects: MemoryObjects
-) -> None:
+def test_the_service_signs_its_own_urls_without_s3(call: Service, objects: MemoryObjects) -> None:
     queue = call.queue()
     grant = granted(call, queue)
     put(objects, grant["payload_ref"])
@@ -124,7 +122,7 @@ def test_the_service_signs_urls_of_its_own_where_there_is_no_s3(
     assert "payload_url" not in call("GET", f"{queue}/tasks").body
 
 
-def test_who_may_enqueue_may_upload_and_who_sees_payloads_gets_the_url(
+def test_roles_that_enqueue_may_upload_and_viewers_get_no_url(
     call: Service, objects: MemoryObjects
 ) -> None:
     queue = call.queue()
@@ -156,7 +154,7 @@ def test_a_bad_upload_or_reference_names_field_and_limit(call: Service) -> None:
         assert says in found[field]
 
 
-def test_where_nothing_is_kept_outside_the_answer_says_what_to_set(clock: ManualClock) -> None:
+def test_without_an_object_store_the_answer_names_the_setting(clock: ManualClock) -> None:
     call = Service(clock, build(Settings(admin_key=KEY), SqliteStore(":memory:"), now=clock))
     answer = call("POST", f"{call.queue()}/payloads", ASKED)
 

@@ -66,7 +66,7 @@ def test_a_file_goes_through_the_service_and_comes_back(
     round_trip(client, queue, tmp_path, 8)
 
 
-def test_a_file_that_cannot_be_one_names_the_limit(
+def test_an_empty_large_or_missing_file_is_refused_with_the_limit(
     client: Client, queue: str, tmp_path: Path
 ) -> None:
     empty, huge = tmp_path / "empty", tmp_path / "huge"
@@ -133,9 +133,7 @@ def test_only_what_was_granted_is_taken(
     assert list(kept) == []
 
 
-def test_an_upload_that_breaks_off_leaves_nothing(
-    client: Client, queue: str, service: Launched
-) -> None:
+def test_an_aborted_upload_leaves_no_file(client: Client, queue: str, service: Launched) -> None:
     grant = granted(client, queue, b"x" * 10 * MIB)
     parts = urlsplit(grant.url)
     connection = http.client.HTTPConnection(parts.netloc, timeout=30)

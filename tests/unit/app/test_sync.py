@@ -61,7 +61,7 @@ def outcomes(ran: Ran) -> list[str]:
 # ----------------------------------------------------------------------------------- differences
 
 
-def test_what_is_missing_is_created_and_then_nothing_is_left_to_do(service: MemoryService) -> None:
+def test_missing_queues_and_schedules_are_created_once(service: MemoryService) -> None:
     app = shop(2, EARLY, retry_strategy={"kind": "fixed", "max_retries": 3})
 
     done = sync(service, app)
@@ -118,7 +118,9 @@ def test_a_schedule_is_changed_as_a_whole_and_a_pause_stays(service: MemoryServi
 # --------------------------------------------------------------------------------------- pruning
 
 
-def test_only_what_this_app_made_and_declares_no_more_is_removed(service: MemoryService) -> None:
+def test_prune_removes_only_schedules_that_the_app_no_longer_declares(
+    service: MemoryService,
+) -> None:
     sync(service, shop(2, EARLY, LATE))
     sync(service, shop(2, ("others", "0 1 * * *"), name="books"))
     service.client.put_schedule("mail", "by-hand", cron="0 2 * * *")
@@ -134,7 +136,7 @@ def test_only_what_this_app_made_and_declares_no_more_is_removed(service: Memory
     assert [one.name for one in left] == ["by-hand", "early", "others"]
 
 
-def test_an_app_with_a_name_finds_its_schedules_in_queues_that_it_names_no_more(
+def test_a_named_app_finds_its_schedules_in_queues_that_it_no_longer_declares(
     service: MemoryService,
 ) -> None:
     sync(service, shop(2, EARLY))
@@ -164,7 +166,7 @@ def test_a_schedule_of_another_app_is_not_touched_and_an_unmarked_one_becomes_th
 # --------------------------------------------------------------------------------------- failures
 
 
-def test_a_refusal_is_named_and_keeps_the_rest_going_but_no_removal(
+def test_after_a_refusal_other_changes_are_made_and_nothing_is_removed(
     service: MemoryService,
 ) -> None:
     sync(service, shop(2, EARLY, LATE))
@@ -208,7 +210,7 @@ def summary(service: MemoryService) -> tuple[int, int, dict[str, str | None]]:
 SYNCED = (4, 3, {"early": "0 9 * * *", "late": "0 20 * * *"})
 
 
-def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
+def test_a_sync_that_failed_at_any_call_is_completed_by_the_next(
     service: MemoryService,
 ) -> None:
     for place in range(12):
@@ -232,9 +234,7 @@ def test_a_service_that_is_lost_at_any_call_is_said_and_mended_by_the_next(
 
 
 @pytest.mark.parametrize("what", ["queue", "schedule", "paused"])
-def test_what_somebody_else_changes_meanwhile_is_never_written_over_unseen(
-    service: MemoryService, what: str
-) -> None:
+def test_a_concurrent_change_is_never_overwritten(service: MemoryService, what: str) -> None:
     sync(service, OLD)
     operator, changed = service.client, list[str]()
 

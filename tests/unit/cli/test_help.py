@@ -115,18 +115,3 @@ def test_every_example_of_the_help_is_understood() -> None:
             command, rest = found, rest[1:]
         with command.make_context("headrace", rest, obj=CliSession(env={})) as context:
             assert context.params is not None, words
-
-
-# -- python -m headrace ----------------------------------------------------------------------------
-
-
-def test_the_package_is_the_command_too() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "headrace", "--version"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-
-    assert ran.stdout.startswith("headrace ")

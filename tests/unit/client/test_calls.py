@@ -172,7 +172,7 @@ def waiting(*looks: Any) -> tuple[Client, Network]:
 DONE = {"state": "SUCCEEDED", "status": "SUCCEEDED", "result": 5}
 
 
-def test_a_service_that_waits_for_nothing_is_let_wait() -> None:
+def test_a_long_poll_is_used_where_waiting_is_free() -> None:
     client, wire = waiting(look(0.02), look(0.02, **DONE))
 
     assert client.wait("t1").result == 5
@@ -189,7 +189,7 @@ def test_one_that_is_paid_for_while_it_waits_is_asked_again_ever_later() -> None
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan")])
-def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
+def test_a_negative_timeout_and_nan_are_refused(timeout: float) -> None:
     with pytest.raises(InvalidRequest, match="timeout"):
         waiting(look(1.0))[0].wait("t1", timeout=timeout)
 
@@ -204,7 +204,7 @@ def serving(answer: Callable[[], object]) -> Client:
 
 
 @pytest.mark.parametrize("scheme", ["file", " file"])
-def test_a_task_whose_payload_is_a_file_here_is_refused(tmp_path: Path, scheme: str) -> None:
+def test_a_payload_url_of_a_local_file_is_refused(tmp_path: Path, scheme: str) -> None:
     (tmp_path / "secret").write_text("x")
     url = f"{scheme}://{tmp_path}/secret"
     digest = hashlib.sha256(b"x").hexdigest()
@@ -216,7 +216,7 @@ def test_a_task_whose_payload_is_a_file_here_is_refused(tmp_path: Path, scheme: 
         client.dequeue("mail")
 
 
-def test_an_upload_to_a_file_here_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_upload_to_a_local_file_is_refused_before_the_first_write(tmp_path: Path) -> None:
     content, there = tmp_path / "content", tmp_path / "there"
     content.write_text("x")
     granted = {
@@ -231,7 +231,7 @@ def test_an_upload_to_a_file_here_is_refused_before_anything_is_written(tmp_path
     assert not there.exists()
 
 
-def test_over_a_file_payloads_are_files_that_only_their_owner_reads(
+def test_payload_files_beside_a_file_are_readable_by_their_owner_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_PAYLOAD_OFFLOAD_BYTES", "32768")

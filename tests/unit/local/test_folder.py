@@ -30,7 +30,7 @@ def fill(folder: Path) -> None:
     (folder / "lake" / "raw" / "a.json.gz").touch()
 
 
-def test_what_is_made_in_it_is_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+def test_new_files_are_private_with_any_umask(tmp_path: Path, umask: int) -> None:
     where = tmp_path / "data"
 
     with data_folder(str(where)) as folder:
@@ -40,7 +40,7 @@ def test_what_is_made_in_it_is_private_whatever_the_umask(tmp_path: Path, umask:
     assert os.umask(umask) == umask  # as it was before
 
 
-def test_what_an_earlier_service_left_open_to_others_is_closed(tmp_path: Path) -> None:
+def test_files_that_others_could_read_become_private(tmp_path: Path) -> None:
     with data_folder(str(tmp_path)) as folder:
         fill(folder)
     for path in (tmp_path, *tmp_path.rglob("*")):
@@ -50,7 +50,7 @@ def test_what_an_earlier_service_left_open_to_others_is_closed(tmp_path: Path) -
         assert modes(folder) == {0o700, 0o600}
 
 
-def test_what_is_not_ours_stays_as_it_is(tmp_path: Path) -> None:
+def test_files_of_other_programs_stay_unchanged(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     other = tmp_path / "notes.txt"
     other.touch()
@@ -75,7 +75,7 @@ def test_a_key_that_cannot_be_kept_is_refused_with_the_reason(tmp_path: Path) ->
         kept_admin_key(tmp_path / "gone")
 
 
-def test_what_is_no_key_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_a_file_without_a_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "admin.key").write_text("short", encoding="ascii")
 
     with pytest.raises(DataFolderUnusable, match="holds no admin key: delete the file"):

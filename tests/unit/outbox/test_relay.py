@@ -97,7 +97,7 @@ def test_a_key_for_other_queues_only_keeps_the_rest_going(shop: Shop) -> None:
     assert shop.tasks() == [sent]
 
 
-def test_a_service_that_is_away_is_left_alone_longer_each_time(
+def test_the_relay_backs_off_while_the_service_is_unavailable(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = add(shop)
@@ -115,7 +115,7 @@ def test_a_service_that_is_away_is_left_alone_longer_each_time(
     assert shop.tasks() == [made]
 
 
-def test_rows_with_dedupe_keys_that_are_sent_again_take_effect_once(shop: Shop) -> None:
+def test_repeated_rows_with_dedupe_keys_take_effect_once(shop: Shop) -> None:
     client = shop.service.client
     client.enqueue("mail", "old", id="holder", dedupe_key="ada")
     add(shop, dedupe_key="ada")
@@ -133,7 +133,7 @@ def test_rows_with_dedupe_keys_that_are_sent_again_take_effect_once(shop: Shop) 
     assert shop.tasks() == ["holder"]
 
 
-def test_payloads_are_in_the_row_as_the_codec_writes_them(shop: Shop) -> None:
+def test_the_codec_encodes_the_payloads_of_rows(shop: Shop) -> None:
     codec = Backwards()
     private = App(shop.service.connect(codec=codec))
     sent: list[str] = []

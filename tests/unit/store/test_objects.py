@@ -34,7 +34,7 @@ def objects(
         yield objects_at("s3://payloads/of/tests")
 
 
-def test_what_was_written_is_read_and_what_is_not_there_is_left_out(objects: ObjectStore) -> None:
+def test_get_returns_the_objects_that_exist(objects: ObjectStore) -> None:
     objects.put({"task-1/a": b"one", "task-2/b": b"two"})
 
     assert objects.get(["task-1/a", "task-2/b", "task-3/c"]) == {
@@ -43,7 +43,7 @@ def test_what_was_written_is_read_and_what_is_not_there_is_left_out(objects: Obj
     }
 
 
-def test_what_is_dropped_is_gone_and_may_be_dropped_again(objects: ObjectStore) -> None:
+def test_a_dropped_object_does_not_exist_and_may_be_dropped_again(objects: ObjectStore) -> None:
     objects.put({"task-1/a": b"one", "task-1/b": b"two"})
     for _ in range(2):
         objects.drop(["task-1/a", "task-9/z"])
@@ -52,7 +52,7 @@ def test_what_is_dropped_is_gone_and_may_be_dropped_again(objects: ObjectStore) 
     assert objects.get(["task-1/a", "task-1/b"]) == {"task-1/b": b"two"}
 
 
-def test_the_sizes_of_those_that_exist_are_known(objects: ObjectStore) -> None:
+def test_sizes_are_returned_for_objects_that_exist(objects: ObjectStore) -> None:
     objects.put({"task-1/a": b"one", "task-1/b": b"four"})
 
     assert objects.sizes(["task-1/a", "task-1/b", "task-9/z"]) == {"task-1/a": 3, "task-1/b": 4}
@@ -61,7 +61,7 @@ def test_the_sizes_of_those_that_exist_are_known(objects: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("page", [1, 7, 100])
-def test_a_list_goes_on_behind_what_was_seen_and_says_when_each_was_written(
+def test_a_list_continues_after_a_name_and_dates_each_object(
     objects: ObjectStore, page: int
 ) -> None:
     names = {f"task-{number}/t{number}" for number in range(20)}
@@ -79,9 +79,7 @@ def test_a_list_goes_on_behind_what_was_seen_and_says_when_each_was_written(
 
 
 @pytest.mark.parametrize("where", ["memory", "folder"])
-def test_what_is_received_in_parts_is_an_object_only_once_it_is_kept(
-    where: str, tmp_path: Path
-) -> None:
+def test_an_object_received_in_parts_exists_after_it_is_kept(where: str, tmp_path: Path) -> None:
     file = str(tmp_path / "headrace.db")
     objects = objects_beside(file, memory=file if where == "memory" else ":memory:")
     assert isinstance(objects, FolderObjects | MemoryObjects)
@@ -105,7 +103,7 @@ def test_what_is_received_in_parts_is_an_object_only_once_it_is_kept(
 # -- a folder ------------------------------------------------------------------------------------
 
 
-def test_a_half_written_file_is_no_object_and_is_found_by_whoever_sweeps(tmp_path: Path) -> None:
+def test_a_half_written_file_is_no_object_and_is_listed_for_the_sweep(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path)
     objects.put({"task-1/a": b"one"})
     (path,) = (one for one in tmp_path.rglob("*") if one.is_file())
@@ -137,7 +135,7 @@ def test_a_file_in_place_of_the_folder_is_unavailable(tmp_path: Path) -> None:
     ("call", "names"),
     [("put", {"task-1/a": b"x", "task-1/b": b"y"}), ("get", ["task-1/a"]), ("drop", ["task-1/a"])],
 )
-def test_an_s3_that_is_away_is_unavailable(
+def test_an_unreachable_s3_makes_the_service_unavailable(
     call: str, names: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")

@@ -35,7 +35,7 @@ def enqueue(use: Service, count: int, payload: str = "{}") -> list[str]:
     return ids
 
 
-def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
+def test_expired_tasks_and_records_are_removed_in_steps(
     use: Service, store: SqliteStore, clock: ManualClock
 ) -> None:
     enqueue(use, 10)
@@ -59,7 +59,7 @@ def test_what_is_past_its_time_goes_in_steps_and_the_rest_stays(
     assert list(store.read([fresh])) == [fresh]
 
 
-def test_a_trial_write_leaves_pages_that_are_given_back_in_steps(store: SqliteStore) -> None:
+def test_pages_of_a_trial_write_are_freed_in_steps(store: SqliteStore) -> None:
     store.try_write()
 
     assert not store.records("trial", limit=10)[0]
@@ -72,7 +72,7 @@ def test_a_trial_write_leaves_pages_that_are_given_back_in_steps(store: SqliteSt
 # -- backup ----------------------------------------------------------------------------------------
 
 
-def test_a_backup_to_where_no_file_can_be_is_refused(store: SqliteStore, tmp_path: Path) -> None:
+def test_a_backup_to_an_impossible_path_is_refused(store: SqliteStore, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="must be in a folder that exists"):
         store.backup(str(tmp_path / "none" / "copy.db"))
     with pytest.raises(Unusable, match="File name too long"):
@@ -98,7 +98,7 @@ def test_a_backup_is_made_where_a_file_has_one_name_only(
 # -- damage ----------------------------------------------------------------------------------------
 
 
-def test_damage_is_shown_line_by_line_and_met_as_one_clear_error(
+def test_check_lists_the_damage_and_a_read_raises_one_clear_error(
     use: Service, store: SqliteStore, path: Path
 ) -> None:
     ids = enqueue(use, 500, json.dumps("x" * 1000))

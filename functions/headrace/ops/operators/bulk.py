@@ -28,12 +28,11 @@ from headrace.domain.queue import Queue, kept_turn
 from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.ops.shared.audit import ActionOutcome, checked_reason
-from headrace.ops.shared.commits import commit
+from headrace.ops.shared.commits import commit, commit_with_key, key_holder
 from headrace.ops.shared.leases import note_cancelled
 from headrace.ops.shared.paging import Walk
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_dying, note_left
-from headrace.ops.tasks.enqueue import commit_with_key, key_holder
 
 if TYPE_CHECKING:
     from headrace.runtime.service import Service

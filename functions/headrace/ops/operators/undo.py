@@ -17,10 +17,10 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
+from headrace.ops.shared.commits import commit_with_key
 from headrace.ops.shared.paging import pages_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
-from headrace.ops.tasks.enqueue import commit_with_key
 from headrace.store.base import Record
 from headrace.store.call_scope import draw_undo_id, not_shown, visible
 from headrace.store.records import body_of, read_body

@@ -18,9 +18,9 @@ from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
 from headrace.domain.task import Missed, State, Task
 from headrace.domain.ticks import ticks
 from headrace.ops.scheduling.cron import read_cron
-from headrace.ops.shared.commits import commit
+from headrace.ops.shared.commits import OvertakenError, check_fence, commit, with_id
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.enqueue import EnqueueOutcome, OvertakenError, check_fence, with_id
+from headrace.ops.tasks.enqueue import EnqueueOutcome
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Store
 from headrace.store.records import schedules as schedule_records

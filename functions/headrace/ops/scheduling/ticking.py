@@ -21,8 +21,8 @@ from headrace.domain.schedule import Progress, Schedule
 from headrace.domain.ticks import ticks
 from headrace.ops.scheduling.cron import read_cron
 from headrace.ops.scheduling.tick_tasks import At, move
+from headrace.ops.shared.commits import OvertakenError
 from headrace.ops.shared.service_part import ServicePart
-from headrace.ops.tasks.enqueue import OvertakenError
 from headrace.safe_logging import safe_logger
 from headrace.store.base import every_record
 from headrace.store.records import readable

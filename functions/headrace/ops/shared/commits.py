@@ -2,14 +2,23 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
-from headrace.domain.change import Change, Done, Entry, KeyLock, Outcome
+from headrace.domain import plan
+from headrace.domain.change import Change, Done, Entry, KeyLock, Outcome, Refused
 from headrace.domain.task import State, Task
 from headrace.ops.shared.strict_order import note_unmade
 
+_LOOKS: Final = 10  # at a dedupe key that changes hands while we look
+
 if TYPE_CHECKING:
     from headrace.runtime.service import Service
+    from headrace.store.base import Store
+
+
+class OvertakenError(Exception):
+    """Another process has moved a key lock; look again."""
 
 
 def commit(service: "Service", changes: Sequence[Change]) -> list[Outcome]:
@@ -64,3 +73,43 @@ def commit_proposed(
         if task is not None and (task.dedupe_key or task.batches or task.on_expiry):
             outcomes[place] = commit(service, [plan(task)])[0]
     return outcomes
+
+
+def check_fence(change: Change, refused: Refused, fence: KeyLock | None) -> None:
+    """Raise OvertakenError if *fence* is a reason why *change* was *refused*."""
+    if any(change.also[place] is fence for place in refused.blocked):
+        raise OvertakenError
+
+
+def with_id(store: "Store", task_id: str) -> Task | None:
+    """Return the task of an id, or the tombstone of a removed one."""
+    return (store.read([task_id]) or store.tombstones([task_id])).get(task_id)
+
+
+def key_holder(
+    store: "Store", queue: str, key: str, now: datetime
+) -> tuple[str | None, Task | None]:
+    """Return the id of who holds a dedupe key of *queue*, and that task if it lives."""
+    lock = plan.holder(queue, key, value=None, expects=None)
+    holder = store.key_lock(lock.kind, lock.name)
+    held = store.read([holder]).get(holder) if holder else None
+    return holder, held if held is not None and held.holds(queue, key, now) else None
+
+
+def commit_with_key(service: "Service", change: Change, queue: str) -> tuple[Outcome, Task | None]:
+    """Commit *change*, which may take a dedupe key of *queue*, also from a dead holder.
+
+    Return the outcome, and the living task that holds the key if the change was refused for it.
+    """
+    outcome = commit(service, [change])[0]
+    for _ in range(_LOOKS):
+        if isinstance(outcome, Done) or not outcome.blocked:
+            break
+        lock = next(also for also in change.also if isinstance(also, KeyLock))
+        holder, held = key_holder(service.store, queue, lock.name, service.now())
+        if held is not None:
+            return outcome, held
+        taking = replace(lock, expects=holder)
+        also = tuple(taking if one is lock else one for one in change.also)
+        outcome = commit(service, [replace(change, also=also)])[0]
+    return outcome, None

@@ -12,7 +12,8 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.task import Task
 from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
-from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, key_holder, with_id
+from headrace.ops.shared.commits import key_holder, with_id
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing
 
 if TYPE_CHECKING:
     from headrace.ops.tasks.spawn import Spawning

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.domain import access, plan
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused
@@ -19,22 +19,14 @@ from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
 from headrace.domain.times import MICROSECOND
 from headrace.domain.values import quick
 from headrace.ops.shared.audit import checked_reason
-from headrace.ops.shared.commits import commit
+from headrace.ops.shared.commits import check_fence, commit, key_holder, with_id
 from headrace.ops.shared.leases import with_present_ends
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_left, note_unused
-from headrace.store.base import Store
 from headrace.store.call_scope import draw_task_id, not_shown, visible
 
-if TYPE_CHECKING:
-    from headrace.runtime.service import Service
-
 _LOOKS: Final = 10  # at a dedupe key that changes hands while we look
-
-
-class OvertakenError(Exception):
-    """Another process has moved a key lock; look again."""
 
 
 class EnqueueOutcome(StrEnum):
@@ -336,12 +328,6 @@ def _planned(entry: _Entry, queue: Queue, now: datetime, *, replaces: str | None
     )
 
 
-def check_fence(change: Change, refused: Refused, fence: KeyLock | None) -> None:
-    """Raise OvertakenError if *fence* is a reason why *change* was *refused*."""
-    if any(change.also[place] is fence for place in refused.blocked):
-        raise OvertakenError
-
-
 def _enqueued(change: Change, outcome: Outcome, queue: Queue) -> EnqueueResult:
     if isinstance(outcome, Done):
         return EnqueueResult(EnqueueOutcome.CREATED, outcome.task.id, outcome.task)
@@ -389,38 +375,6 @@ def shown_task(task: Task | None, task_id: str, now: datetime) -> Task:
     if task is None or task.is_hidden(now) or not visible(task.queue):
         raise missing_task(task_id)
     return task
-
-
-def with_id(store: Store, task_id: str) -> Task | None:
-    """Return the task of an id, or the tombstone of a removed one."""
-    return (store.read([task_id]) or store.tombstones([task_id])).get(task_id)
-
-
-def key_holder(store: Store, queue: str, key: str, now: datetime) -> tuple[str | None, Task | None]:
-    """Return the id of who holds a dedupe key of *queue*, and that task if it lives."""
-    lock = plan.holder(queue, key, value=None, expects=None)
-    holder = store.key_lock(lock.kind, lock.name)
-    held = store.read([holder]).get(holder) if holder else None
-    return holder, held if held is not None and held.holds(queue, key, now) else None
-
-
-def commit_with_key(service: "Service", change: Change, queue: str) -> tuple[Outcome, Task | None]:
-    """Commit *change*, which may take a dedupe key of *queue*, also from a dead holder.
-
-    Return the outcome, and the living task that holds the key if the change was refused for it.
-    """
-    outcome = commit(service, [change])[0]
-    for _ in range(_LOOKS):
-        if isinstance(outcome, Done) or not outcome.blocked:
-            break
-        lock = next(also for also in change.also if isinstance(also, KeyLock))
-        holder, held = key_holder(service.store, queue, lock.name, service.now())
-        if held is not None:
-            return outcome, held
-        taking = replace(lock, expects=holder)
-        also = tuple(taking if one is lock else one for one in change.also)
-        outcome = commit(service, [replace(change, also=also)])[0]
-    return outcome, None
 
 
 def existing(there: Task, queue: str) -> EnqueueResult:

@@ -19,7 +19,7 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND
-from headrace.ops.shared.commits import commit_exactly
+from headrace.ops.shared.commits import OvertakenError, check_fence, commit_exactly
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.stack_secret import with_unique_ids
 from headrace.ops.shared.strict_order import note_unused
@@ -32,14 +32,7 @@ from headrace.ops.tasks.deferred_spawns import (
     lots_of,
     read_lot,
 )
-from headrace.ops.tasks.enqueue import (
-    EnqueueOutcome,
-    EnqueueResult,
-    OvertakenError,
-    check_fence,
-    existing,
-    has_place,
-)
+from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult, existing, has_place
 
 _BEAR: Final = (str(Action.SUCCEED), str(Action.MOVE))
 _LOOKS: Final = 10  # at ids and keys that change hands while we look

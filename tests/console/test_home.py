@@ -30,7 +30,7 @@ def listening(admin: Browser, *queues: str) -> None:
     admin.use.workers.alive(beat)
 
 
-def test_home_names_what_needs_a_look_the_worst_first(admin: Browser) -> None:
+def test_home_lists_troubled_queues_with_the_worst_first(admin: Browser) -> None:
     for name in ("calm", "stalled", "silent", "paused"):
         admin.queue(name)
     admin.queue("full", dequeuing_settings=DequeuingSettings(max_inflight_tasks=1))

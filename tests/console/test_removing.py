@@ -9,7 +9,7 @@ from tests.console.conftest import Browser
 
 @pytest.mark.parametrize("path", ["purge", "delete"])
 @pytest.mark.parametrize("typed", ["", "Mail"])
-def test_a_name_typed_wrong_does_nothing(filled: Browser, path: str, typed: str) -> None:
+def test_a_mistyped_name_removes_nothing(filled: Browser, path: str, typed: str) -> None:
     before = filled.count("mail")
     form = filled.get(f"/console/queues/mail/{path}").page
     refused = filled.submit(form, f"/mail/{path}", name=typed)
@@ -39,7 +39,7 @@ def test_a_queue_is_deleted_by_typing_its_name(filled: Browser) -> None:
     assert filled.get("/console/queues/mail").status == 404
 
 
-def test_who_may_not_is_offered_nothing_and_refused(filled: Browser) -> None:
+def test_roles_without_the_right_see_no_button_and_are_refused(filled: Browser) -> None:
     operator = filled.as_role(Role.OPERATOR)
 
     assert "Purge…" in operator.get("/console/queues/mail").text

@@ -99,7 +99,7 @@ def test_it_is_paused_and_resumed_and_nothing_else_meanwhile(world: World) -> No
             turn(run.id)
 
 
-def test_what_is_cancelled_leaves_the_rest_alone_and_may_be_repeated(world: World) -> None:
+def test_a_cancelled_action_skips_the_rest_and_may_be_cancelled_again(world: World) -> None:
     queue = waiting(world, 2 * PART)
     run = begin(world, queue, BulkAction.DELETE, WAITING)
     while (run := a_part(world, run)).changed == 0:
@@ -166,7 +166,7 @@ def test_an_action_that_was_cut_off_before_it_was_written_leaves_no_mark(world: 
     assert not world.use.actions.any_unfinished()
 
 
-def test_an_action_whose_set_is_not_kept_fails(world: World) -> None:
+def test_an_action_whose_selection_expired_fails(world: World) -> None:
     queue = waiting(world, 2)
     run = begin(world, queue, BulkAction.DELETE, WAITING)
     while (run := a_part(world, run)).status == "LOOKING":
@@ -222,7 +222,7 @@ def test_a_part_that_can_no_longer_be_undone_fails_and_what_was_done_is_counted(
     assert over.trouble == "the time in which it could be undone is over"
 
 
-def test_what_is_sent_twice_is_begun_once(world: World) -> None:
+def test_a_confirmation_sent_twice_starts_one_action(world: World) -> None:
     queue = world.queue()
     kill(world, queue, 3)
     found = look(world, queue)

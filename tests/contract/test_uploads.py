@@ -118,7 +118,7 @@ def test_a_task_keeps_its_upload_through_retries_moves_and_restarts(world: Offlo
     assert world.objects.names() == [upload.name]
 
 
-def test_a_late_recorder_takes_no_upload_from_a_task_made_anew(world: OffloadWorld) -> None:
+def test_a_late_recorder_keeps_the_upload_of_a_recreated_task(world: OffloadWorld) -> None:
     upload = uploaded(world)
     enqueue(world, spec(upload))
     world.use.tasks.delete(upload.task_id)

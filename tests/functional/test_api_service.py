@@ -55,7 +55,7 @@ def test_a_service_without_a_key_lets_nobody_in(call: Service) -> None:
     assert closed("GET", "/v1/health").status == 200
 
 
-def test_a_bad_body_of_a_stranger_is_not_looked_at(call: Service) -> None:
+def test_a_body_is_not_read_before_the_key_is_checked(call: Service) -> None:
     stranger = replace(call, key=None)
 
     assert stranger("POST", "/v1/queues", "x" * 5_000_000).status == 401
@@ -74,7 +74,7 @@ def test_a_table_that_is_away_is_a_503() -> None:
         assert answer.json["request_id"] == REQUEST_ID
 
 
-def test_what_nobody_foresaw_is_logged_with_its_traceback_and_shown_without(
+def test_an_unexpected_error_is_logged_with_its_traceback_and_answered_without(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     broken = new_service(FailingStore(ZeroDivisionError("a secret of ours")))

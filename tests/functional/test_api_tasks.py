@@ -42,7 +42,7 @@ def test_result_and_progress_come_back_as_they_were_sent(call: Service) -> None:
     assert f'"result":{EXACT},' in call("GET", f"/v1/tasks/{task['id']}").body
 
 
-def test_a_call_that_waits_ends_before_its_time_does(call: Service) -> None:
+def test_a_long_poll_ends_before_the_function_times_out(call: Service) -> None:
     path = call.queue()
     call.polls(call.clock.forward)
     call.context = SimpleNamespace(get_remaining_time_in_millis=lambda: 15_000)

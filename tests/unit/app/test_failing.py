@@ -34,7 +34,7 @@ def is_retried(error: BaseException, **options: Any) -> bool:
 
 
 @pytest.mark.parametrize("one", [OSError, [OSError], {OSError: None}])
-def test_only_what_is_named_to_be_retried_is(one: Any) -> None:
+def test_only_the_classes_in_retry_on_are_retried(one: Any) -> None:
     assert is_retried(OSError(), retry_on=one)
     assert is_retried(WayDown(), retry_on=one)
     assert not is_retried(ValueError(), retry_on=one)
@@ -52,7 +52,7 @@ def test_the_nearest_class_counts_in_whatever_order_they_are_named() -> None:
     assert is_retried(Down(), retry_on=Down, reject_on=OSError)
 
 
-def test_what_is_raised_by_hand_wins() -> None:
+def test_retry_and_reject_override_the_options() -> None:
     assert after(Retry("later", delay=50), retry_on=()) == (True, 50)
     assert after(Retry("later", delay=50), reject_on=Exception) == (True, 50)
     assert not is_retried(Reject("never"), retry_on={Exception: 5})
@@ -90,7 +90,7 @@ def test_async_handlers_and_middlewares_are_judged_too() -> None:
         ({"retry_on": {Down: -1}}, r"retry_on\[Down\] must be a number from 0 to 31536000 seconds"),
     ],
 )
-def test_what_cannot_be_is_refused_where_it_is_declared(options: Any, message: str) -> None:
+def test_wrong_options_are_refused_at_declaration(options: Any, message: str) -> None:
     for declare in (App().task, App().handler):
         with pytest.raises(InvalidRequest, match=f"^{message}"):
             declare(queue="mail", **options)

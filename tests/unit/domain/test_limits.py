@@ -20,7 +20,7 @@ from headrace.domain.texts import escape_unseen
         ("a\ud800", "must be text; it has half of a surrogate pair"),
     ],
 )
-def test_a_text_that_is_not_is_wrong_by_its_limit(value: object, fault: str) -> None:
+def test_a_wrong_text_is_reported_with_its_limit(value: object, fault: str) -> None:
     assert limits.text_fault(value, 8, 1) == fault
 
 
@@ -35,7 +35,7 @@ def test_a_text_that_is_not_is_wrong_by_its_limit(value: object, fault: str) -> 
         True,
     ],
 )
-def test_a_number_that_is_not_is_wrong_by_its_bounds_and_unit(value: object) -> None:
+def test_a_wrong_number_is_reported_with_its_bounds_and_unit(value: object) -> None:
     assert limits.number_fault(value, (1, 43_200), unit="seconds") == (
         f"must be a number from 1 to 43200 seconds, not {value!r}"
     )
@@ -62,7 +62,7 @@ def test_unseen_characters_are_escaped(text: str, shown: str) -> None:
     assert escape_unseen(text) == shown
 
 
-def test_a_caller_may_spell_them_in_another_way() -> None:
+def test_a_caller_may_choose_the_escape() -> None:
     assert escape_unseen("a\u202eb", lambda sign: f"<{ord(sign):x}>") == "a<202e>b"
 
 
@@ -96,7 +96,7 @@ for turn in range(30):
 """
 
 
-def test_threads_that_meet_a_class_first_do_not_end_the_process() -> None:
+def test_threads_that_first_use_a_type_together_do_not_crash_the_process() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
     )

@@ -179,7 +179,7 @@ def shown(found: Answered) -> tuple[int, list[tuple[str, str]], str]:
     return status, lines, BY_CHANCE.sub(r"\1", body)
 
 
-def test_all_ways_answer_alike() -> None:
+def test_all_transports_give_the_same_answers() -> None:
     clock = ManualClock(AT)
     services = [service(clock) for _ in WAYS]
     leases = [b""] * len(WAYS)
@@ -201,7 +201,7 @@ def test_all_ways_answer_alike() -> None:
     assert statuses >= {200, 201, 204, 400, 401, 404, 409, 413}
 
 
-def test_a_defect_is_told_alike() -> None:
+def test_all_transports_report_a_defect_alike() -> None:
     nowhere = build(Settings(admin_key=ADMIN_KEY), cast("Store", None), now=lambda: AT)
     broken = EmbeddedService(nowhere, SqliteStore())
     found = [way(broken, Sent("GET", "/v1/queues")) for way in WAYS]

@@ -48,7 +48,9 @@ def seats(service: EmbeddedService, machine: Machine) -> tuple[Seat, Seat]:
     return tuple(timers_seat(service.store, machine.clock, lambda: machine.up) for _ in range(2))  # type: ignore[return-value]
 
 
-def test_who_is_gone_loses_it_after_a_minute(seats: tuple[Seat, Seat], machine: Machine) -> None:
+def test_a_silent_process_loses_the_seat_after_a_minute(
+    seats: tuple[Seat, Seat], machine: Machine
+) -> None:
     first, second = seats
     first.take()
     machine.passes(LASTS.total_seconds() - 1)
@@ -60,7 +62,7 @@ def test_who_is_gone_loses_it_after_a_minute(seats: tuple[Seat, Seat], machine: 
     assert not first.take()
 
 
-def test_who_was_killed_on_this_machine_is_followed_at_once(seats: tuple[Seat, Seat]) -> None:
+def test_the_seat_of_a_killed_local_process_is_free_immediately(seats: tuple[Seat, Seat]) -> None:
     first, second = seats
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
@@ -70,7 +72,7 @@ def test_who_was_killed_on_this_machine_is_followed_at_once(seats: tuple[Seat, S
     assert second.take()
 
 
-def test_of_another_machine_nothing_is_known(seats: tuple[Seat, Seat]) -> None:
+def test_the_seat_of_another_machine_stays_taken(seats: tuple[Seat, Seat]) -> None:
     first, second = seats
     first.holder = "elsewhere:1:0"
     first.take()

@@ -46,7 +46,7 @@ def read(content: bytes, *, hours: bool) -> dict[int, Activity]:
 
 @given(days)
 @settings(max_examples=40)
-def test_minutes_come_back_as_they_were_and_hours_as_their_sums(minutes: Minutes) -> None:
+def test_minutes_are_read_unchanged_and_hours_as_their_sums(minutes: Minutes) -> None:
     content = content_of(minutes)
 
     assert read(content, hours=False) == minutes
@@ -73,7 +73,7 @@ def zipped(body: object) -> bytes:
     ],
     ids=range(5),  # gzip notes the time: as a name the content would be another each time
 )
-def test_what_is_no_series_is_refused(content: bytes) -> None:
+def test_a_file_that_is_no_series_is_refused(content: bytes) -> None:
     with pytest.raises(Unreadable):
         read(content, hours=True)
 

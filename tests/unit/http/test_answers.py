@@ -151,7 +151,7 @@ def wrong(location: tuple[str | int, ...], kind: str = "missing", **context: Any
     return {"loc": ("body", *location), "type": kind, "msg": "Bad", "ctx": context}
 
 
-def test_what_nobody_foresaw_tells_nothing_but_the_request_id() -> None:
+def test_an_unexpected_error_shows_only_the_request_id() -> None:
     error = ZeroDivisionError("secret in a traceback")
 
     shown = body(error)

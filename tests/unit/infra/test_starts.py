@@ -58,7 +58,7 @@ def steps(word: str) -> list[str]:
     return [rest for first, rest in STEPS if first == word]
 
 
-def test_what_it_copies_is_in_the_checkout_and_reaches_the_builder() -> None:
+def test_files_that_the_image_copies_exist_and_reach_the_builder() -> None:
     taken = (PROJECT_ROOT / ".dockerignore").read_text().splitlines()
     copied = [name for step in steps("COPY") if "--from" not in step for name in step.split()[:-1]]
 
@@ -75,7 +75,7 @@ def test_every_package_from_elsewhere_is_pinned_by_its_hash() -> None:
     assert all("--require-hashes" in step or "--no-deps" in step for step in installs)
 
 
-def test_it_runs_as_nobody_in_particular() -> None:
+def test_the_image_runs_as_an_unprivileged_user() -> None:
     (user,) = steps("USER")
 
     assert re.fullmatch(r"[1-9]\d{3,}:[1-9]\d{3,}", user)

@@ -240,7 +240,7 @@ def test_a_table_can_be_brought_back_protected_and_encrypted_with_a_key_of_ones_
 
 
 @pytest.mark.parametrize("bucket", ["Lake", "Payloads"])
-def test_a_bucket_is_nobody_elses(template: Template, bucket: str) -> None:
+def test_a_bucket_is_private(template: Template, bucket: str) -> None:
     lake = properties(template, bucket)
     (denied,) = properties(template, f"{bucket}Policy")["PolicyDocument"]["Statement"]
 

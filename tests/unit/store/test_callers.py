@@ -61,7 +61,7 @@ OF_A_BATCH = {
         (ProfileNotFound(profile="nobody"), Unauthenticated, "without credentials"),
     ],
 )
-def test_a_refusal_that_the_caller_can_mend_says_so(
+def test_an_error_of_aws_says_how_the_caller_can_fix_it(
     outcome: Any, kind: type[HeadraceError], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
@@ -81,7 +81,7 @@ def test_a_secret_is_read_from_secrets_manager() -> None:
         assert secret(arn) == "it is this"
 
 
-def test_a_secrets_manager_that_is_away_makes_the_service_unavailable(
+def test_an_unreachable_secrets_manager_makes_the_service_unavailable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", "http://127.0.0.1:1")
@@ -97,7 +97,7 @@ def test_a_secret_that_does_not_exist_is_no_outage() -> None:
         secret("arn:aws:secretsmanager:us-east-1:123456789012:secret:none-abcdef")
 
 
-def test_an_address_of_aws_that_nothing_answers_at_asks_to_check_the_region() -> None:
+def test_an_unknown_address_of_aws_asks_to_check_the_region() -> None:
     url = "https://lambda.mars-1.amazonaws.com/"
 
     assert "check the network, and the region" in no_answer(

@@ -76,7 +76,7 @@ def test_a_call_goes_out_signed_as_boto3_would_sign_it(table: FakeDynamoDB) -> N
 
 @pytest.mark.parametrize("trouble", [(0, b""), (500, b"{}"), (400, b"{}")])
 @pytest.mark.parametrize("call", ["query", "batch_execute_statement"])
-def test_after_trouble_boto3_asks_again(
+def test_boto3_retries_after_an_error(
     table: FakeDynamoDB, trouble: tuple[int, bytes], call: str
 ) -> None:
     table.answers.append(trouble)

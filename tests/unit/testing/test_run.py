@@ -13,7 +13,7 @@ from headrace.testing import ManualClock, MemoryService
 FIXED: RetryFields = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
 
 
-def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService) -> None:
+def test_ready_tasks_run_in_their_order(service: MemoryService) -> None:
     app, seen = App(), list[str]()
 
     @app.task(queue="mail")
@@ -34,7 +34,7 @@ def test_what_is_ready_is_worked_on_in_its_order(service: MemoryService) -> None
     assert [attempt.task.payload["args"] for attempt in service.run(app)] == [{"what": "later"}]
 
 
-def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
+def test_a_schedule_ticks_in_simulated_time(service: MemoryService) -> None:
     app, seen = App(), []
 
     @app.periodic(cron="0 8,20 * * *", timezone="Europe/Madrid")
@@ -49,7 +49,7 @@ def test_a_schedule_is_seen_at_work(service: MemoryService) -> None:
     assert len(service.run(app, until_settled=True)) == 0  # tomorrow's tick is not waited for
 
 
-def test_a_story_without_an_end_is_ended(service: MemoryService) -> None:
+def test_a_run_without_an_end_stops_at_its_limit(service: MemoryService) -> None:
     app = App()
 
     @app.task(queue="mail", name="again")
@@ -92,7 +92,7 @@ def test_a_handler_that_ends_itself_uses_its_attempts(how: str) -> None:
         assert (ran.failed, task.dead_reason) == (4, "exhausted")
 
 
-def test_a_task_that_is_put_off_uses_no_attempt_and_sees_its_last_progress() -> None:
+def test_a_snoozed_task_uses_no_attempt_and_sees_its_last_progress() -> None:
     app, seen = App(), list[tuple[int, object]]()
     app.queue("mail", retry_strategy=FIXED)
 

@@ -165,30 +165,21 @@ def theirs() -> Iterator[Path]:
         folder.chmod(0o700)
 
 
-@pytest.mark.parametrize("mode", [0o400, 0o200, 0o000])
-def test_a_file_that_may_not_be_written_or_read_is_refused(theirs: Path, mode: int) -> None:
-    theirs.chmod(mode)
+@pytest.mark.parametrize(
+    ("where", "mode", "says"),
+    [
+        *(("file", mode, "it may not be written to") for mode in (0o400, 0o200, 0o000)),
+        ("folder", 0o500, "its folder may not be written to"),
+        ("folder", 0o000, "Permission denied; change the rights"),
+    ],
+)
+def test_a_file_or_folder_that_forbids_access_is_refused(
+    theirs: Path, where: str, mode: int, says: str
+) -> None:
+    (theirs if where == "file" else theirs.parent).chmod(mode)
 
     def is_refused() -> None:
-        assert "it may not be written to" in refusal(theirs)
-
-    as_nobody(is_refused)
-
-
-def test_a_folder_that_may_not_be_written_is_refused(theirs: Path) -> None:
-    theirs.parent.chmod(0o500)
-
-    def is_refused() -> None:
-        assert "its folder may not be written to" in refusal(theirs)
-
-    as_nobody(is_refused)
-
-
-def test_a_folder_that_may_not_be_entered_is_refused(theirs: Path) -> None:
-    theirs.parent.chmod(0o000)
-
-    def is_refused() -> None:
-        assert "Permission denied; change the rights" in refusal(theirs)
+        assert says in refusal(theirs)
 
     as_nobody(is_refused)
 

@@ -1,6 +1,7 @@
 """A step takes the results of steps before it as arguments."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,10 @@ app = App(queue="work")
 @app.task
 def number(value: int) -> int:
     return value
+
+
+@app.task
+def keep(values: list[Any]) -> None: ...
 
 
 @app.task
@@ -105,6 +110,8 @@ def test_only_a_later_step_takes_the_result_of_a_step() -> None:
         double.enqueue(previous.result)
     with pytest.raises(InvalidRequest, match=r"must have one before that with previous\.result"):
         chain(double.s(previous.result))
+    with pytest.raises(InvalidRequest, match=r"args\.values cannot be written .* StepResult"):
+        keep.s([previous.result])
     other = Workflow().add("other", number.s(1))
     with pytest.raises(InvalidRequest, match="names other, which is no step before this"):
         Workflow().add("b", double.s(other.result))

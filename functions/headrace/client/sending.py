@@ -107,14 +107,15 @@ RESULTS: Final = "results"
 """The member of a step's payload with the arguments that are results of steps before it."""
 
 
-@dataclass(frozen=True, slots=True)
 class StepResult:
     """An argument of a workflow's step: the result of the step of this name.
 
-    None stands for all steps before it, whose results come in a list.
+    None stands for all steps before it, whose results come in a list.  It is no dataclass, because
+    a codec would write that into a list of arguments as an object of its fields.
     """
 
-    step: str | None = None
+    def __init__(self, step: str | None = None) -> None:
+        self.step = step
 
 
 class _Previous:

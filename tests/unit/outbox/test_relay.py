@@ -45,18 +45,21 @@ def test_a_row_that_is_refused_keeps_no_other_one_back(
     first = add(shop, payload=1)
     add(shop, id="bad", payload=2, dedupe_key="key")
     add(shop, id="late", payload=3, expires_at=EXPIRED)
+    add(shop, id="torn", payload=3)
     last = add(shop, payload=4)
     spoil(shop, "bad", '"key"', '""')
+    spoil(shop, "torn", '{"payload"', '{"calls"')
 
     with caplog.at_level(logging.WARNING, "headrace.outbox"):
         outcomes = shop.relay.drain()
 
-    assert outcomes == {"CREATED": 2, "REFUSED": 2}
+    assert outcomes == {"CREATED": 2, "REFUSED": 3}
     assert shop.tasks() == [first, last]
     errors = {row.task_id: row.error for row in shop.table.rows(refused=True)}
     assert errors == {
         "bad": "task.dedupe_key must not be empty",
         "late": "expires_at would pass before the task is due",
+        "torn": "task.calls is not a field of this request",
     }
     assert "Task bad of the outbox is refused by queue mail, and kept" in caplog.text
 

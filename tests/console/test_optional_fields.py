@@ -22,8 +22,8 @@ from headrace.domain.queue_settings import (
     RateLimiting,
 )
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority
+from headrace.domain.schedule import Missed, ScheduleSettings
+from headrace.domain.task import DedupeUntil, OnExpiry, Priority
 from headrace.domain.task_groups import GroupMode, GroupSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.delivery.reports import ReportStatus, WorkerError

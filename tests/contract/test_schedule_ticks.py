@@ -8,7 +8,8 @@ import pytest
 from headrace.domain.errors import Unavailable
 from headrace.domain.plan import TaskSpec
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import DeadReason, Missed, OnExpiry, State
+from headrace.domain.schedule import Missed
+from headrace.domain.task import DeadReason, OnExpiry, State
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 from tests.contract.conftest import World, dies, overtaken
 from tests.contract.scheduling import (

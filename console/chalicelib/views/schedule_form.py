@@ -10,8 +10,8 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.schedule import ScheduleSettings
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.schedule import Missed, ScheduleSettings
+from headrace.domain.task import DedupeUntil, OnExpiry
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.times import DURATION_EXAMPLES, duration_text
 

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
-from headrace.domain.schedule import Schedule, ScheduleSettings
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Status
+from headrace.domain.schedule import Missed, Schedule, ScheduleSettings
+from headrace.domain.task import DedupeUntil, OnExpiry, Status
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.ticks import zone
 from headrace.domain.times import duration_text

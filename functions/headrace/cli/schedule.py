@@ -18,7 +18,8 @@ from headrace.cli.commands import (
 from headrace.cli.output import Column, answer, done, facts, made_fields, pretty, rows, span, table
 from headrace.cli.params import PRIORITY, TIME
 from headrace.cli.session import CliSession
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.schedule import Missed
+from headrace.domain.task import DedupeUntil, OnExpiry
 from headrace.domain.task_fields import SetBy, texts
 from headrace.wire.queues import Schedule, ScheduleInShort
 

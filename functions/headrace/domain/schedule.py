@@ -6,16 +6,29 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from itertools import islice, takewhile
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from headrace.domain import limits
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.retry import RetryStrategy, Seconds
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority
+from headrace.domain.task import DedupeUntil, OnExpiry, Priority
 from headrace.domain.task_fields import TASK_FIELDS, SetBy
 from headrace.domain.times import micros_of
+
+
+class Missed(StrEnum):
+    """Which ticks of a schedule are made up for after no scheduler ran."""
+
+    SKIP = "skip"
+    LATEST = "latest"
+    ALL = "all"
+
+
+MissedTicks: TypeAlias = Literal["skip", "latest", "all"] | Missed
+"""This as programs write it."""
 
 LOOK_AHEAD: Final = timedelta(minutes=3)
 """Ticks this near are enqueued now, so that a scheduler may come late or not at all."""

@@ -52,14 +52,6 @@ class DeadReason(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Missed(StrEnum):
-    """Which ticks of a schedule are made up for after no scheduler ran."""
-
-    SKIP = "skip"
-    LATEST = "latest"
-    ALL = "all"
-
-
 class OnExpiry(StrEnum):
     """What happens to the task of a schedule that expires before its first delivery."""
 
@@ -77,9 +69,8 @@ class DedupeUntil(StrEnum):
 KeyHeld: TypeAlias = Literal["start", "end"] | DedupeUntil
 """This as programs write it."""
 
-MissedTicks: TypeAlias = Literal["skip", "latest", "all"] | Missed
 WhenExpired: TypeAlias = Literal["dead", "drop"] | OnExpiry
-"""These two as programs write them."""
+"""Likewise."""
 
 
 class ErrorKind(StrEnum):

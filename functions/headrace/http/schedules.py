@@ -7,8 +7,8 @@ from pydantic import AfterValidator, Field, model_validator
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.schedule import MOST_MISSED, ScheduleSettings
-from headrace.domain.task import Missed, OnExpiry
+from headrace.domain.schedule import MOST_MISSED, Missed, ScheduleSettings
+from headrace.domain.task import OnExpiry
 from headrace.domain.task_fields import SetBy
 from headrace.domain.values import convert
 from headrace.http.enqueue import TaskOptionsBody, enqueued_answer

@@ -7,7 +7,8 @@ from msgspec import Meta
 
 from headrace.domain.queue_settings import DeadLetterConfig, DequeuingSettings, PrioritySettings
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry, Priority, State
+from headrace.domain.schedule import Missed
+from headrace.domain.task import DedupeUntil, OnExpiry, Priority, State
 from headrace.domain.task_groups import GroupSettings
 from headrace.wire.base import (
     SDK_ONLY,

@@ -19,14 +19,15 @@ from headrace.client.app.options import DeclaredOptions, Options
 from headrace.client.app.outcomes import OnLargeResult, checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.running import TaskRunner
-from headrace.client.app.signature import name_of
-from headrace.client.app.sync import AppSync, Declaration, failure_of
+from headrace.client.app.signature import is_same_function, name_of
+from headrace.client.app.sync import AppSync, Declaration
 from headrace.client.client import Client
 from headrace.client.codec import Codec
 from headrace.client.options import named
 from headrace.client.queue_fields import QueueFields
 from headrace.client.settings import utc_now
-from headrace.domain.task import MissedTicks, WhenExpired
+from headrace.domain.schedule import MissedTicks
+from headrace.domain.task import WhenExpired
 
 F = TypeVar("F", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -319,7 +320,7 @@ class App(TaskRunner):
                 error_rules=rules,
             )
             old = self._handlers.get(queue)
-            if old is not None and not _same(old.function, function):
+            if old is not None and not is_same_function(old.function, function):
                 raise ValueError(f"queue {queue} has a handler already, {old.name}")
             self._queues.work(queue)
             self._handlers[queue] = made
@@ -367,7 +368,7 @@ class App(TaskRunner):
 
     def _add(self, made: TaskFunction[..., Any, ..., Any]) -> None:
         old = self._functions.get(made.name)
-        if old is not None and not _same(old.function, made.function):
+        if old is not None and not is_same_function(old.function, made.function):
             raise ValueError(f"another task is named {made.name}: give @app.task(name=…)")
         self._queues.work(made.queue)
         self._schedules.drop(old)
@@ -383,27 +384,17 @@ class App(TaskRunner):
         (client or self.client).run(self._queues.ensure())
 
     def sync_schedules(self, client: Client | None = None) -> None:
-        """Make the queues that are missing, put the schedules of this app; leave all others alone.
+        """Create the missing queues, and put the schedules of this app; leave all others alone.
 
-        Raises TypeError for a periodic function that is no task, and what the service refuses,
-        naming the schedule.
+        Raises TypeError for a periodic function that is no task, and errors that name a schedule.
         """
         reached = client or self.client
         self.ensure_queues(reached)
-        sync = AppSync(reached, self.declares())
-        steps = [step for step in sync.plan().steps if step.schedule is not None]
-        error = failure_of(sync.apply(steps))
-        if error is not None:
-            raise error
+        AppSync(reached, self.declares()).put_schedules()
 
     def declares(self, path: str | None = None) -> Declaration:
         """What a sync brings to the service; *path* is ``module:app``, where it is known."""
         self.import_tasks()
         names = frozenset(filter(None, (self.name, path)))
-        mark = self.name or path
-        return Declaration(self._queues.settings, self._schedules.declared, mark, names)
-
-
-def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """Whether a function was declared again, as notebooks do."""
-    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+        queues, schedules = self._queues.settings, self._schedules.declared
+        return Declaration(queues, schedules, self.name or path, names)

@@ -12,7 +12,8 @@ from headrace.client.app.signature import name_of
 from headrace.client.app.sync import Fields, ScheduleName, schedule_fields
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.task import DedupeUntil, Missed, OnExpiry
+from headrace.domain.schedule import Missed
+from headrace.domain.task import DedupeUntil, OnExpiry
 from headrace.domain.task_fields import SetBy, texts
 
 _CRON_FIELDS: Final = range(5, 8)

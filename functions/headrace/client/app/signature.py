@@ -38,6 +38,11 @@ _CANNOT_TRAVEL: Final = {
 }
 
 
+def is_same_function(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """Return whether *new* is *old*, declared again as notebooks do."""
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+
+
 def name_of(function: Callable[..., Any]) -> str:
     """Return ``module.function``.  Raises TypeError for what has no name.
 

@@ -213,6 +213,13 @@ class AppSync:
             else:
                 yield StepResult(step, StepOutcome.DONE)
 
+    def put_schedules(self) -> None:
+        """Bring the schedules to what is declared.  Raises the first error."""
+        steps = [step for step in self.plan().steps if step.schedule is not None]
+        error = failure_of(self.apply(steps))
+        if error is not None:
+            raise error
+
     def _take(self, step: SyncStep) -> None:
         if step.schedule is None:
             self._put_queue(step)

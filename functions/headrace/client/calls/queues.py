@@ -25,7 +25,8 @@ from headrace.client.codec import Codec
 from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import TaskTemplate, carried
 from headrace.domain import limits
-from headrace.domain.task import MissedTicks, WhenExpired
+from headrace.domain.schedule import MissedTicks
+from headrace.domain.task import WhenExpired
 from headrace.wire.base import JsonValue
 from headrace.wire.queues import (
     Group,

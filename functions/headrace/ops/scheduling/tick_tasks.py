@@ -14,8 +14,8 @@ from headrace.domain.change import Done, KeyLock
 from headrace.domain.errors import Unavailable
 from headrace.domain.ids import new_request_token
 from headrace.domain.queue import Queue
-from headrace.domain.schedule import GRACE, Progress, Schedule, tick_id
-from headrace.domain.task import Missed, State, Task
+from headrace.domain.schedule import GRACE, Missed, Progress, Schedule, tick_id
+from headrace.domain.task import State, Task
 from headrace.domain.ticks import ticks
 from headrace.ops.scheduling.cron import read_cron
 from headrace.ops.shared.commits import OvertakenError, check_fence, commit, with_id

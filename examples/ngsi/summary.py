@@ -39,7 +39,7 @@ class Summary:
 
     def table(self) -> Table:
         """One table, a line for each thing worth knowing."""
-        table = Table(title="What came of it", title_justify="left", show_header=False)
+        table = Table(title="The results", title_justify="left", show_header=False)
         table.add_column(style="bold")
         table.add_column(justify="right")
         table.add_column(style="dim")
@@ -115,7 +115,7 @@ class SparkSummary:
 
     def table(self) -> Table:
         """One table, a line for each thing worth knowing."""
-        table = Table(title="What came of it on Spark", title_justify="left", show_header=False)
+        table = Table(title="The results on Spark", title_justify="left", show_header=False)
         table.add_column(style="bold")
         table.add_column(justify="right")
         table.add_column(style="dim")

@@ -97,7 +97,7 @@ def nothing() -> msgspec.Raw:
 
 
 def raw(text: str | None) -> msgspec.Raw:
-    """Return the JSON *text* as a member that is written unchanged; None is null."""
+    """Return the JSON *text* as a member that the encoder writes as it is; None becomes null."""
     return msgspec.Raw(text.encode()) if text else _NOTHING
 
 

@@ -55,7 +55,7 @@ class BatchSeen(Answer, frozen=True, kw_only=True):
     ] = None
     stopped: Annotated[
         bool,
-        Meta(description="Whether it makes no more callbacks, because its workflow was cancelled."),
+        Meta(description="True if it makes no more callbacks, because its workflow was cancelled."),
     ] = False
     created_at: At
     expires_at: At

@@ -285,7 +285,7 @@ class SigningSecret(Answer, frozen=True, kw_only=True):
 
 
 class PauseShown(Answer, frozen=True, kw_only=True):
-    """The pause of a queue: by whom, since when and why.
+    """The pause of a queue: the key that paused it, the time, and the reason.
 
     Shows ``headrace.domain.queue.Pause``.
     """

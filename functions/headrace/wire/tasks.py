@@ -71,7 +71,7 @@ class Leased(Answer, frozen=True, kw_only=True):
     lease: Lease
     cancelled: Annotated[
         list[str],
-        Meta(description="The ids of its tasks that were cancelled; left out if there are none."),
+        Meta(description="The ids of its cancelled tasks; left out if there are none."),
         SOMETIMES,
     ] = msgspec.field(default_factory=list)
 

@@ -448,6 +448,8 @@ def no_tick_is_missing(world: World, _played: Scenario, facts: Facts) -> Iterato
     for (queue, name), schedule in facts.schedules.items():
         if facts.puts[queue, name] > 1 or schedule["missed"] != "all" or "dedupe_key" in schedule:
             continue
+        if queue in facts.deleted:  # the schedule was put while its queue was being deleted
+            continue
         every, found = schedule["every_seconds"], sorted(dues[queue, name])
         times = [schedule["since"], *map(seconds, found), facts.schedules_ended]
         for earlier, later in pairwise(times):

@@ -327,7 +327,7 @@ def _named(error: InvalidRequest, count: int) -> set[int]:
 
 
 def _of_entry(error: InvalidRequest, place: int) -> str:
-    """Return what *error* says about the entry at *place*."""
+    """Return the part of *error* about the entry at *place*."""
     entry = f"tasks[{place}]"
     own = [one for one in error.errors if one.field.startswith(entry)]
     return "; ".join(f"{one.field.replace(entry, 'task')} {one.message}" for one in own)

@@ -128,8 +128,8 @@ _decode_calls: Final = msgspec.json.Decoder(_StoredCalls).decode
 def calls_of(row: NewRow) -> list[ApiCall[list[Enqueued]]] | None:
     """Return the calls of a *row* that starts a workflow or a batch; None for a task.
 
-    They have the ids of all that they create, so sending them again changes nothing.  A row that
-    cannot be read is sent as a task, which the service refuses.
+    The calls name the ids of everything they create, so repeating them changes nothing.  An
+    unreadable row is sent as a task, which the service refuses.
     """
     if not row.entry.startswith(_CALLS):
         return None

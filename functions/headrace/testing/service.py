@@ -48,7 +48,7 @@ class SimulatedClient(Client):
 class AsyncSimulatedClient(AsyncClient):
     """The same for programs with an event loop, which stands still during a wait."""
 
-    def __init__(self, *address: str, service: "MemoryService", **settings: Any) -> None:  # noqa: ANN401  likewise
+    def __init__(self, *address: str, service: "MemoryService", **settings: Any) -> None:  # noqa: ANN401  (any setting)
         super().__init__(*address, **settings)
         self._service = service
 
@@ -102,8 +102,8 @@ class MemoryService:
     Args:
         clock: the clock of the service; by default one that starts at a fixed instant.
         seed: the seed of the random numbers of the service.
-        key: the key of ``service.client``, which may do everything.
-        lake: where the timers write raw changes; by default nowhere.
+        key: the admin key of ``service.client``.
+        lake: the folder to which the timers write raw changes; none by default.
 
     """
 

@@ -266,9 +266,9 @@ class Work:
         return any(_attention_at(task) <= now for task in self._store.unfinished(queue))
 
     def next_due(self, *, ticks: bool) -> datetime | None:
-        """Return when the next task of the app is due or its lease over; None if there is none.
+        """Return the time at which the next task falls due or its lease ends, or None.
 
-        Ticks of schedules count only with *ticks*, because there is always another one.
+        Ticks of schedules count only with *ticks*: every tick has a successor.
         """
         now = self._clock.now
         moments = []

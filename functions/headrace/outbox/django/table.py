@@ -206,15 +206,16 @@ def _stored(moment: datetime) -> datetime:
 def _read(moment: datetime | None) -> datetime | None:
     if moment is None or timezone.is_aware(moment):
         return moment
-    return timezone.make_aware(moment, timezone.get_default_timezone())  # type: ignore[no-any-return]  # likewise
+    return timezone.make_aware(moment, timezone.get_default_timezone())  # type: ignore[no-any-return]
 
 
 def open_settings(text: str) -> DjangoTable:
     """Return the outbox of a Django project: ``shop.settings``, ``shop.settings/database``.
 
-    With no settings named, Django's own: those that are in use, or ``DJANGO_SETTINGS_MODULE``.
+    Without the name of settings, return that of the settings in use, or of
+    ``DJANGO_SETTINGS_MODULE``.
 
-    Raises InvalidRequest if there can be none.
+    Raises InvalidRequest if the settings cannot be loaded or have no outbox.
     """
     module, _, using = text.partition("/")
     here = str(Path.cwd())

@@ -62,7 +62,7 @@ class SqlAlchemyTable:
     """The table of an outbox in one database: see `headrace.outbox.table.OutboxTable`.
 
     Raises InvalidRequest for an async *engine* with a pool: its connections belong to the event
-    loop that opened them, and this has loops of its own.
+    loop that opened them, and the relay runs its own loops.
     """
 
     def __init__(

@@ -476,18 +476,19 @@ def every_action_ends(world: World, _played: Scenario, facts: Facts) -> Iterator
 
 
 @check
-def strict_groups_keep_their_order(  # noqa: C901 (one walk over the log)
-    world: World, played: Scenario, facts: Facts
-) -> Iterator[str]:
+def strict_groups_keep_their_order(world: World, played: Scenario, facts: Facts) -> Iterator[str]:
     """No task overtakes one that was acknowledged before its own enqueue began."""
     for queue in played.queues:
         if not played.kind(queue).startswith("strict"):
             continue
-        order: dict[str, tuple[float, float, Any]] = {}
-        for call in facts.enqueued:
-            if call.queue == queue:
-                for id_, group in zip(call.ids, call.groups, strict=True):
-                    order[id_] = call.began, call.ended, group
+        calls = [call for call in facts.enqueued if call.queue == queue]
+        uses = Counter(id_ for call in calls for id_ in call.ids)
+        order: dict[str, tuple[float, float, Any]] = {
+            id_: (call.began, call.ended, group)
+            for call in calls
+            for id_, group in zip(call.ids, call.groups, strict=True)
+            if uses[id_] == 1  # the id of a deleted task may be used for a task of another group
+        }
         stops = (*LIVE, State.DEAD) if played.kind(queue) == "strict halt" else LIVE
         stands: dict[str, State] = {}
         touched: set[str] = set()  # restarted, moved or restored: these go behind the others

@@ -48,9 +48,9 @@ class SpawnLot:
 
 def _plain_text(value: object) -> str:
     """Return a text of a subclass of str, which msgspec does not know, as a plain text."""
-    if isinstance(value, str):
-        return str(value)
-    raise NotImplementedError
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+    return str(value)
 
 
 _encoded: Final = msgspec.json.Encoder(enc_hook=_plain_text).encode

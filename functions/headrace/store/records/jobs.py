@@ -1,5 +1,6 @@
 """Records of jobs: work on many tasks that outlives the call that began it."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -27,7 +28,7 @@ REMOVALS: Final = frozenset({JobKind.PURGE, JobKind.DELETE_QUEUE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(ABC):
     """The part of a job that the engine uses.
 
     ``as_of`` is the time of the call that began it.  One process works on it at a time: until
@@ -47,9 +48,9 @@ class Job:
     version: int = 1
 
     @property
+    @abstractmethod
     def complete(self) -> bool:
         """Whether all pages are done."""
-        raise NotImplementedError
 
     @property
     def has_page(self) -> bool:

@@ -21,7 +21,6 @@ SPARK_MATRIX := 4.0 4.1
 # Those that are supported; one of them is that of $(VENV).
 PYTHONS := 3.11 3.12 3.13
 python_of = $(or $(call runs,python$(1)),$(call runs,env PYENV_VERSION=$(1) python$(1)))
-BROWSER_VENV := .venv-browser
 E2E_VENV := .venv-e2e
 AUDIT_VENV := .venv-audit
 PY := $(VENV)/bin/python
@@ -146,16 +145,16 @@ bench: $(VENV)/.ready ## Measure throughput, latency and cost per task
 	@$(PY) -m benchmarks $(ARGS)
 
 .PHONY: test-browser
-test-browser: $(BROWSER_VENV)/.ready node_modules/.ready ## Use the console in Chromium: journeys, accessibility, speed
-	@$(BROWSER_VENV)/bin/python -m pytest tests/browser $(ARGS)
+test-browser: $(VENV)/.ready node_modules/.ready ## Use the console in Chromium: journeys, accessibility, speed
+	@$(PY) -m pytest tests/browser $(ARGS)
 
 .PHONY: test-generators
 test-generators: $(VENV)/.ready $(GENERATORS_VENV)/.ready tests/generators/node_modules/.ready ## Generate clients from the OpenAPI document with four generators, and compile them
 	@$(PY) -m pytest tests/generators $(ARGS)
 
 .PHONY: screenshots
-screenshots: $(BROWSER_VENV)/.ready ## Draw every page of the console into build/screenshots/
-	@$(BROWSER_VENV)/bin/python -m tests.browser.screenshots $(ARGS)
+screenshots: $(VENV)/.ready ## Draw every page of the console into build/screenshots/
+	@$(PY) -m tests.browser.screenshots $(ARGS)
 
 .PHONY: bench-peers
 bench-peers: $(VENV)/.ready $(PEERS_VENV)/.ready benchmarks/peers/node_modules/.ready ## Measure workers beside RQ, Celery, Procrastinate, PgQueuer, Dramatiq, Huey and BullMQ
@@ -244,7 +243,6 @@ lock: $(VENV)/.packages ## Write the requirements files anew from pyproject.toml
 	@$(lock) pyproject.toml --extra server --extra iceberg --group spark --output-file requirements/spark.txt
 	@$(foreach version,$(SPARK_MATRIX),$(lock) pyproject.toml --extra server --extra spark --group spark-$(version) --output-file requirements/spark-$(version).txt && ):
 	@$(lock) pyproject.toml --extra spark --extra iceberg --constraint requirements/spark.txt --no-emit-package pyspark --no-emit-package py4j $(patsubst %,--no-emit-package %,$(DELTA)) --output-file infra/spark/requirements.txt
-	@$(lock) pyproject.toml --extra server --group browser --constraint requirements/dev.txt --output-file requirements/browser.txt
 
 # What only a lake in a folder needs.
 DELTA := arro3-core deltalake deprecated wrapt
@@ -258,7 +256,7 @@ lock = $(VENV)/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url 
 ##@ Else
 .PHONY: clean
 clean: ## Remove what make has set up and built (queue data in .headrace/ stays)
-	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(BROWSER_VENV) $(E2E_VENV) $(AUDIT_VENV) node_modules tests/generators/node_modules benchmarks/peers/node_modules .aws-sam build dist bench-*.json
+	@rm -rf $(VENV) $(BUILD_VENV) $(PEERS_VENV) $(GENERATORS_VENV) $(SPARK_VENV) $(SPARK_VENV)-* $(VENV)-3.* $(E2E_VENV) $(AUDIT_VENV) node_modules tests/generators/node_modules benchmarks/peers/node_modules .aws-sam build dist bench-*.json
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis functions/*.egg-info
 	@find functions console infra examples benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -354,14 +352,6 @@ benchmarks/peers/node_modules/.ready: benchmarks/peers/package.json benchmarks/p
 	@if command -v npm >/dev/null; then \
 	  echo "Setting up benchmarks/peers/node_modules: BullMQ" && cd benchmarks/peers && \
 	  npm ci --loglevel=error --no-audit --no-fund >/dev/null && touch node_modules/.ready; fi
-
-$(BROWSER_VENV)/.ready: requirements/browser.txt | $(VENV)/.packages
-	@command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || test -x "$$HEADRACE_CHROMIUM" || { \
-	  echo "The browser tests drive Chromium: install it (Debian: apt-get install chromium-headless-shell), or name it: HEADRACE_CHROMIUM=/path/to/chromium"; exit 1; }
-	@echo "Setting up $(BROWSER_VENV): the service, pytest and Playwright (a minute, once)"
-	@test -x $(BROWSER_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(BROWSER_VENV)
-	@$(call pinned,$(BROWSER_VENV),requirements/browser.txt)
-	@touch $@
 
 $(E2E_VENV)/.ready: requirements/e2e.txt | $(VENV)/.packages
 	@echo "Setting up $(E2E_VENV): ministack, an emulator of AWS (half a minute, once)"

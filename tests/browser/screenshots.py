@@ -76,8 +76,11 @@ def _draw(page: Page, window: Window, target: Path) -> None:
     page.wait_for_load_state()
     high = min(_HIGHEST, int(page.evaluate("document.documentElement.scrollHeight")))
     path = target.with_name(f"{target.name}-{window.width}-{window.colours}.png")
-    clip = {"x": 0, "y": 0, "width": window.width, "height": max(high, 400)}
-    page.screenshot(path=path, full_page=True, clip=clip)
+    page.screenshot(
+        path=path,
+        full_page=True,
+        clip={"x": 0, "y": 0, "width": window.width, "height": max(high, 400)},
+    )
     over = int(page.evaluate("document.documentElement.scrollWidth")) - window.width
     print(f"{path}{f', {over} px too wide' if over > 0 else ''}")  # noqa: T201  how far it is
 

@@ -200,17 +200,17 @@ def metrics(stack: Stack) -> dict[str, float]:
 
 @pytest.mark.usefixtures("begun")
 def test_metrics_are_in_the_logs_for_cloudwatch_to_read(stack: Stack) -> None:
-    # The recorder's too, but what a function says to the stream the emulator keeps to itself.
+    # The emulator does not log what functions on streams print, so the recorder's are missing.
     wanted = {"OldestReadySeconds", "LeasesLapsed"}
 
-    def all_metrics() -> dict[str, float] | None:
-        reported = metrics(stack)
-        return reported if wanted <= reported.keys() else None
+    def positive_metrics() -> set[str]:
+        return {name for name, value in metrics(stack).items() if value > 0} & wanted
 
-    found = soon(all_metrics, seconds=_A_MINUTE_OR_TWO, what="metrics of the reaper")
-
-    assert found["LeasesLapsed"] >= 1
-    assert found["OldestReadySeconds"] > 0
+    soon(
+        lambda: positive_metrics() == wanted,
+        seconds=_A_MINUTE_OR_TWO,
+        what="positive metrics of the reaper",
+    )
 
 
 def test_no_function_was_refused_anything_that_it_wanted(stack: Stack) -> None:

@@ -259,8 +259,8 @@
 
   // What is current stands in sight where a narrow window shows but a part of a row.
   function showCurrent() {
-    each(".places [aria-current], .diagram .node-current", (one) => {
-      const room = one.closest(".places, .scroll");
+    each(".places [aria-current]", (one) => {
+      const room = one.closest(".places");
       const at = one.getBoundingClientRect(), around = room.getBoundingClientRect();
       room.scrollLeft += at.left + at.width / 2 - around.left - around.width / 2;
     });

@@ -16,7 +16,6 @@ from headrace.ops.tasks.spawn import ids_of_children
 
 from .. import formatting, snippets, story, urls
 from ..calls import call_line
-from ..diagram import Diagram, lifecycle
 from ..pages import Page
 from ..parts import Fact, Link, StepBranch, Text
 from ..request_context import BACK, RequestContext
@@ -88,7 +87,6 @@ class TaskPage(Page):
     queue: Link
     status: Status
     dead_reason: str
-    diagram: Diagram
     reasons: tuple[ReasonRow, ...]
     restart: Link | None  #: of a dead task, for who may
     actions: tuple[Link, ...]
@@ -119,7 +117,6 @@ def show(context: RequestContext) -> Reply:
         queue=queue_link(context, task.queue),
         status=status,
         dead_reason=task.dead_reason or "",
-        diagram=lifecycle(status),
         reasons=tuple(
             ReasonRow(reason.code.value, formatting.sentence(reason.detail), reason.until)
             for reason in context.use.explain.reasons(task)

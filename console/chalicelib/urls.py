@@ -4,7 +4,7 @@ API Gateway puts something before our paths: the stage (``/dev``), a custom doma
 nothing.  A page's links carry what its own request carried.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
@@ -67,13 +67,13 @@ class Urls:
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Urls":
-        """Read the base from an event of API Gateway."""
+        """Read the base from an event of API Gateway: what its route leaves of the whole path."""
         context = event["requestContext"]
-        ours = context["resourcePath"].strip("/").split("/")
-        whole = str(context.get("path") or event["path"]).strip("/").split("/")
-        if ours[-1].endswith("+}"):  # a parameter for any number of parts
-            return cls(_joined(whole[: whole.index(ROOT[1:])] if ROOT[1:] in whole else ()))
-        return cls(_joined(whole[: max(0, len(whole) - len(ours))]))
+        names = event.get("pathParameters") or {}
+        ours = context["resourcePath"].replace("{path+}", names.get("path", ""))
+        whole = unquote(str(context.get("path") or event["path"])).strip("/").split("/")
+        base = whole[: max(0, len(whole) - len(ours.strip("/").split("/")))]
+        return cls("".join(f"/{part}" for part in base))
 
     @property
     def root(self) -> str:
@@ -95,7 +95,3 @@ class Urls:
         plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted
         climbs = ".." in unquote(wanted.partition("?")[0]).split("/")
         return wanted if inside and plain and not climbs else self.root
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return "".join(f"/{part}" for part in parts)

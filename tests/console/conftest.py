@@ -145,11 +145,16 @@ class Shown:
 
 @dataclass
 class Browser:
-    """A browser: ``get`` and ``post`` a path, ``submit`` a form of a page; redirects by hand."""
+    """A browser: ``get`` and ``post`` a path, ``submit`` a form of a page; redirects by hand.
+
+    API Gateway puts ``stage`` in front of each path.  With a domain of one's own this is the base
+    path of its mapping, which the path of an event then has as well.
+    """
 
     clock: ManualClock
     use: Service
     stage: str = ""
+    own_domain: bool = False
     source: str = "192.0.2.7"
     jar: dict[str, str] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
@@ -204,13 +209,14 @@ class Browser:
         self.record()
         self.latest = (method, url, body, headers)
         parts = urlsplit(url)
-        resource, names = gateway_route(parts.path.removeprefix(self.stage))
+        ours = parts.path.removeprefix(self.stage)
+        resource, names = gateway_route(ours)
         sent = {"Host": HOST, "X-Forwarded-Proto": "https", **self.headers, **headers}
         if self.jar:
             sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.jar.items())
         event = proxy_event(
             method,
-            parts.path,
+            parts.path if self.own_domain else ours,
             request_id=REQUEST_ID,
             headers=sent,
             query=parts.query,
@@ -218,6 +224,7 @@ class Browser:
             resource=resource,
             parameters=names,
             source_ip=self.source,
+            base="" if self.own_domain else self.stage,
         )
         with using(self.use):
             answer = handler(event, HandlerContext())

@@ -57,14 +57,31 @@ def test_an_unknown_path_has_a_page_that_says_so(admin: Browser, path: str) -> N
     assert "Sign out" in missing.text
 
 
-def test_a_path_is_found_with_a_slash_behind_it_and_a_stage_before_it(admin: Browser) -> None:
+@pytest.mark.parametrize(
+    ("base", "own_domain"),
+    [("/dev", False), ("/tools/queue", True), ("/console", True), ("/console", False)],
+)
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/queues/console/", 200), ("/queues/none", 404), ("/no/console/page", 404), ("", 200)],
+)
+def test_links_forms_and_cookies_have_the_stage_or_the_base_path(
+    admin: Browser, base: str, path: str, status: int, *, own_domain: bool
+) -> None:
     admin.queue("console")
-    assert admin.get("/console/queues/console/").status == 200
+    browser = replace(admin.another(), stage=base, own_domain=own_domain)
+    cookies = browser.get(f"{base}/console/sign-in").cookies.values()
+    shown = browser.sign_in().get(f"{base}/console{path}")
 
-    staged = replace(admin.another(), stage="/dev").sign_in().get("/dev/console/queues/console")
-    links = {link.attributes["href"] for link in staged.page.all("a")}
-    assert staged.status == 200
-    assert {link for link in links if not link.startswith(("/dev/console", "#"))} == set()
+    found = {
+        one.attributes[name]
+        for one in shown.page.walk()
+        for name in ("href", "src", "action")
+        if name in one.attributes
+    }
+    assert shown.status == status
+    assert {url for url in found if not url.startswith((f"{base}/console", "#"))} == set()
+    assert {cookie["path"] for cookie in cookies} == {f"{base}/console"}
 
 
 def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:

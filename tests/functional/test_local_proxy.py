@@ -1,15 +1,18 @@
 """The service on one machine behind a proxy: with TLS, under another name, under a path."""
 
 import hashlib
+import html
 import http.client
 import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import pytest
 
+from headrace import Client
 from infra.launch import Launched, launched
 
 JSON = {"Content-Type": "application/json"}
@@ -81,30 +84,113 @@ def test_an_upload_goes_where_the_client_sees_the_service(proxy: Proxy, tmp_path
     assert answer.status == 200, text
 
 
-def test_every_link_and_redirect_of_the_console_is_under_the_prefix(proxy: Proxy) -> None:
-    assert proxy("GET", "/")[0].headers["Location"] == "/tasks/console/"
-    answer, _ = proxy("GET", "/console")
-    location = answer.headers["Location"]
-    assert location.startswith("/tasks/console/sign-in?")
-    _, page = proxy("GET", location.removeprefix("/tasks"))
-    (token,) = re.findall(r'name="token" value="([^"]+)"', page)
-    form = urlencode({"key": proxy.service.admin_key, "token": token, "next": "/tasks/console"})
-    kind = {"Content-Type": "application/x-www-form-urlencoded"}
-    answer, _ = proxy("POST", "/console/sign-in", form, **kind)
-    assert (answer.status, answer.headers["Location"]) == (303, "/tasks/console")
-    for path in ("/console", "/console/workers", "/console/keys", "/console/create-queue"):
-        answer, page = proxy("GET", path)
-        assert answer.status == 200
-        links = re.findall(r'(?:href|src|action)="([^"#]+)"', page)
-        assert len(links) > 5
-        assert [link for link in links if not link.startswith("/tasks/console")] == []
-        style = next(link for link in links if link.endswith(".css"))
-        assert proxy("GET", style.removeprefix("/tasks"))[0].status == 200
-
-
 @pytest.mark.slow
 def test_without_the_setting_nothing_of_it_is_believed(tmp_path: Path) -> None:
     with launched(data_dir=tmp_path) as service:
         answer, _ = Proxy(service)("GET", "/")
 
     assert answer.headers["Location"] == "/console/"
+
+
+# -- a prefix of the service itself: headrace run --root-path --------------------------------------
+
+ROOT = "/tools/queue"
+NAMES = re.compile(r"\b(queues|tasks|batches|keys|actions|schedules|static)/[^/?]+")
+
+
+@pytest.fixture(scope="module")
+def prefixed() -> Iterator[Launched]:
+    with launched(environment={"HEADRACE_ROOT_PATH": f"{ROOT}/"}) as running:
+        with Client(running.url, running.admin_key) as client:
+            client.create_queue("mail")
+            client.enqueue("mail", {"to": "ada"}, tags={"team": "post"})
+            client.put_schedule("mail", "nightly", cron="0 3 * * *", payload=None)
+        yield running
+
+
+class Visitor:
+    """A browser that sees the service under its prefix, through a proxy that may remove it."""
+
+    def __init__(self, service: Launched, *, removes: bool) -> None:
+        self.service, self.removes = service, removes
+        self.cookies: dict[str, str] = {}
+
+    def __call__(
+        self, url: str, form: Mapping[str, str] | None = None
+    ) -> tuple[http.client.HTTPResponse, str]:
+        assert url.startswith(ROOT), url
+        connection = http.client.HTTPConnection(urlsplit(self.service.url).netloc, timeout=30)
+        headers = {"Cookie": "; ".join(f"{name}={value}" for name, value in self.cookies.items())}
+        if form is not None:
+            headers |= {"Content-Type": "application/x-www-form-urlencoded"}
+            headers |= {"Sec-Fetch-Site": "same-origin"}
+        connection.request(
+            "GET" if form is None else "POST",
+            url.removeprefix(ROOT) or "/" if self.removes else url,
+            None if form is None else urlencode(form),
+            headers,
+        )
+        answer = connection.getresponse()
+        for line in answer.headers.get_all("Set-Cookie", []):
+            name, value = line.partition(";")[0].split("=", 1)
+            assert f"; Path={ROOT}/console; " in line
+            self.cookies[name] = value
+        text = answer.read().decode()
+        connection.close()
+        return answer, text
+
+    def follow(self, url: str) -> tuple[str, str]:
+        """Return the page that *url* leads to, and its own URL."""
+        answer, text = self(url)
+        while "Location" in answer.headers:
+            url = answer.headers["Location"]
+            answer, text = self(url)
+        assert answer.status == 200, url
+        return url, text
+
+
+@pytest.mark.parametrize("removes", [True, False], ids=["removed", "passed on"])
+def test_every_page_and_form_of_the_console_is_under_the_root_path(
+    prefixed: Launched, *, removes: bool
+) -> None:
+    visit = Visitor(prefixed, removes=removes)
+    url, page = visit.follow(ROOT)
+    assert url.startswith(f"{ROOT}/console/sign-in?next=")
+    (token,) = re.findall(r'name="token" value="([^"]+)"', page)
+    (target,) = re.findall(r'<form[^>]* action="([^"]+)"', page)
+    next_ = f"{ROOT}/console/queues/mail"
+    answer, _ = visit(target, {"key": prefixed.admin_key, "token": token, "next": next_})
+    assert (answer.status, answer.headers["Location"]) == (303, next_)
+
+    seen: set[tuple[str, ...]] = set()
+    waiting = [next_]
+    while waiting:
+        url = waiting.pop()
+        path, _, query = html.unescape(url).partition("?")
+        kind = (NAMES.sub(r"\1/*", path), *sorted(parse_qs(query)))
+        if kind in seen:
+            continue
+        seen.add(kind)
+        _, page = visit.follow(html.unescape(url))
+        found = re.findall(r'(?:href|src|action|data-href)="([^"#]+)"', page)
+        assert {link for link in found if not link.startswith(f"{ROOT}/console")} == set(), url
+        waiting += re.findall(r'(?:href|src)="([^"#]+)"', page)
+    assert len(seen) > 40
+
+    missing, page = visit(f"{ROOT}/console/no/such/page")
+    assert missing.status == 404
+    assert f'href="{ROOT}/console"' in page
+    token, *_ = re.findall(r'name="token" value="([^"]+)"', page)
+    sign_out, _ = visit(f"{ROOT}/console/sign-out", {"token": token})
+    assert sign_out.headers["Location"] == f"{ROOT}/console/sign-in"
+
+
+def test_the_api_and_its_documents_are_under_the_root_path(prefixed: Launched) -> None:
+    visit = Visitor(prefixed, removes=True)
+    assert json.loads(visit(f"{ROOT}/v1/openapi.json")[1])["servers"] == [{"url": ROOT}]
+    links = re.findall(r'href="([^"#]+)"', visit(f"{ROOT}/v1/docs")[1])
+    assert links
+    for link in links:
+        assert urlsplit(urljoin(f"{ROOT}/v1/docs", link)).path.startswith(f"{ROOT}/v1/"), link
+    with Client(prefixed.url, prefixed.admin_key) as client:
+        assert client.count_tasks("mail").count == 1

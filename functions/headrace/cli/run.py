@@ -56,6 +56,12 @@ _SIGNAL_CHECK_SECONDS: Final = 0.5
     help="HEADRACE_ADMIN_KEY is safer; default: a generated key that is kept with the data.",
 )
 @click.option(
+    "--root-path",
+    metavar="PATH",
+    help="The path in front of every URL behind a proxy, for example /tools/queue; else "
+    "HEADRACE_ROOT_PATH, else none.",
+)
+@click.option(
     "--trusted-proxies",
     metavar="ADDRESSES",
     help="Addresses or networks of proxies whose X-Forwarded-Proto, -Host, -Prefix and -For are "

@@ -36,6 +36,7 @@ _OPTIONS: Final = {
     "HEADRACE_PORT": "--port",
     "HEADRACE_DATA_DIR": "--data-dir",
     "HEADRACE_ADMIN_KEY": "--admin-key",
+    "HEADRACE_ROOT_PATH": "--root-path",
     "HEADRACE_TRUSTED_PROXIES": "--trusted-proxies",
     "HEADRACE_INSECURE_COOKIES": "--insecure-cookies",
 }

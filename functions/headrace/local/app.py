@@ -117,6 +117,7 @@ class LocalApp:
         api: Api,
         console: Console,
         *,
+        root_path: str = "",
         proxies: TrustedProxies = NO_PROXIES,
         bounds: Bounds | None = None,
         verify_key: Callable[[str], object] | None = None,
@@ -127,7 +128,8 @@ class LocalApp:
         """
         bounds = bounds or Bounds()
         self.stopping = threading.Event()
-        self._api, self._console, self._proxies = api, console, proxies
+        self._api, self._console = api, console
+        self._root_path, self._proxies = root_path, proxies
         self._uploads = LocalUploads(lambda: current_service().uploads)
         self._verify_key = verify_key or _verify_key
         self._threads = CapacityLimiter(bounds.threads)
@@ -142,7 +144,7 @@ class LocalApp:
         context.disconnected = scope.get("state", {}).get(DISCONNECTED, context.disconnected)
         try:
             check_head(request)
-            request = self._proxies.read(request)
+            request = self._proxies.read(request).below(self._root_path)
             request.headers.update(  # as API Gateway
                 {
                     "x-forwarded-for": request.source,

@@ -20,6 +20,10 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8080
 DEFAULT_DATA_DIR: Final = ".headrace"
 _LAST_PORT: Final = 65535
+# A path that begins like one of ours could be read in two ways.
+_ROOT_PATH: Final = re.compile(
+    r"(?!/(v1|v2|console|management|metrics)(/|$))(/[0-9A-Za-z._~-]{1,100}){0,10}"
+)
 _LOOPBACK_OF: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (an address to reach, not to listen on)
 _REGION: Final = "us-east-1"
 # An emulator takes any credentials; without some, botocore would search for real ones.
@@ -48,6 +52,7 @@ class LocalSettings:
         data_dir: a folder, or `:memory:` for a service whose data ends with it.
         admin_key: None creates a key and stores it in the data folder.
         dynamodb_url: an endpoint of DynamoDB to use instead of the file.
+        root_path: the path in front of every URL, as /tools/queue; empty for none.
         trusted_proxies: addresses and networks, separated by commas, whose X-Forwarded headers are
             honoured.
         insecure_cookies: whether the console's sign-in works over plain http from other machines.
@@ -59,6 +64,7 @@ class LocalSettings:
     admin_key: str | None = None
     dynamodb_url: str | None = None
     host: str = DEFAULT_HOST
+    root_path: str = ""
     trusted_proxies: str = ""
     insecure_cookies: bool = False
 
@@ -69,6 +75,11 @@ class LocalSettings:
         if not re.fullmatch(r"[0-9A-Za-z.:_%-]{1,253}", self.host):
             raise SettingInvalid(
                 f"HEADRACE_HOST must be a name or an address of this machine, not {self.host!r}."
+            )
+        if not _ROOT_PATH.fullmatch(self.root_path):
+            raise SettingInvalid(
+                "HEADRACE_ROOT_PATH must be a path such as /tools/queue that does not begin with a"
+                f" path of the service, not {self.root_path!r}."
             )
         try:
             networks(self.trusted_proxies)
@@ -115,6 +126,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> LocalSettings:
         admin_key=environment.get("HEADRACE_ADMIN_KEY") or None,
         dynamodb_url=environment.get("HEADRACE_DYNAMODB_URL") or None,
         host=environment.get("HEADRACE_HOST") or DEFAULT_HOST,
+        root_path=(environment.get("HEADRACE_ROOT_PATH") or "").rstrip("/"),
         trusted_proxies=environment.get("HEADRACE_TRUSTED_PROXIES") or "",
         insecure_cookies=_switch(environment, "HEADRACE_INSECURE_COOKIES"),
     )

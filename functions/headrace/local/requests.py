@@ -5,7 +5,7 @@ A refusal has the form of the API's errors (RFC 9457).
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
 from uuid import uuid4
@@ -41,7 +41,7 @@ class LocalRequest:
         repeated: the names of the headers that came more than once.
         source: the address of the client.
         proto: how the client reaches the service, "http" or "https".
-        base: the prefix that a proxy removed from the path; links of ours begin with it.
+        base: the prefix of the client's URL that is not in the path; links of ours begin with it.
         port: the port of the service.
 
     """
@@ -63,6 +63,15 @@ class LocalRequest:
         if "transfer-encoding" in self.headers:
             return None
         return int(self.headers.get("content-length", 0))
+
+    def below(self, root_path: str) -> "LocalRequest":
+        """Return the request with *root_path* as its base, unless a proxy has named another base.
+
+        The path may begin with *root_path*, because not every proxy removes it.
+        """
+        rest = self.path.removeprefix(root_path)
+        path = rest or "/" if rest[:1] in ("", "/") else self.path
+        return replace(self, path=path, base=self.base or root_path)
 
 
 class RequestRefused(Exception):

@@ -88,8 +88,10 @@ class Service:
         undo.enter_context(serving(embedded.use))
         listening = listen(settings.host, settings.port)
         undo.callback(listening.close)
-        self.url = f"http://{settings.at}:{listening.getsockname()[1]}"
-        app = LocalApp(answer, load_console(), proxies=settings.proxies)
+        self.url = f"http://{settings.at}:{listening.getsockname()[1]}{settings.root_path}"
+        app = LocalApp(
+            answer, load_console(), root_path=settings.root_path, proxies=settings.proxies
+        )
         garbage.leave_loaded()
         server = LocalServer(app, listening)
         undo.callback(server.stop)

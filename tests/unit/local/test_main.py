@@ -40,6 +40,12 @@ def test_what_is_no_host_is_refused(host: str) -> None:
         settings_from({"HEADRACE_HOST": host})
 
 
+@pytest.mark.parametrize("path", ["tools", "/a b", "/a//b", "//evil.example", "/console/x", "/v1"])
+def test_a_root_path_must_be_a_path_that_the_service_does_not_have(path: str) -> None:
+    with pytest.raises(SettingInvalid, match="HEADRACE_ROOT_PATH must be a path such as"):
+        settings_from({"HEADRACE_ROOT_PATH": path})
+
+
 def test_an_address_of_another_machine_is_named_with_what_to_set() -> None:
     with pytest.raises(PortUnusable, match="set HEADRACE_HOST to an address of this machine") as at:
         listen("192.0.2.1", 0)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from examples.ngsi.app import ENTITIES_QUEUE, NOTIFY_QUEUE
 from headrace.domain.task import FINISHED, SHOWN_STATES, State
 
-PLAIN_EVERY_SECONDS = 2.0
+PLAIN_EVERY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Display:
         """``total`` is the number of notifications to come."""
         self.console = console
         self._total = total
-        self._shown_at = 0.0
+        self._shown_at = time.monotonic()
         self._shown = ""
         self._progress = Progress(
             TextColumn("{task.description}"),
@@ -78,10 +78,7 @@ class Display:
 
     def _say_plainly(self, standing: Standing) -> None:
         ready, running, well, dead = map(standing.of, SHOWN_STATES)
-        text = (
-            f"posted {standing.posted}/{self._total}"
-            f"  waiting {ready}  in flight {running}  succeeded {well}  dead {dead}"
-        )
+        text = f"waiting {ready}  in flight {running}  succeeded {well}  dead {dead}"
         if text != self._shown:  # nothing new is no news
             self._shown_at, self._shown = time.monotonic(), text
             self.say(f"{standing.seconds:5.1f} s  {text}")

@@ -177,7 +177,7 @@ def by_stations(options: Options, python: Path, folder: Path, console: Console) 
     plan = series(options.notifications, datetime.now(UTC))
     sent = plan.sent
     with ExitStack() as stack:
-        console.print("The same queues, now worked by two stations on Spark: starting it …")
+        console.print("The same on Spark, which takes some seconds to start …")
         running, client = stack.enter_context(service(lease_seconds=LEASE_SECONDS, shards=SHARDS))
         fatal = sent[len(sent) // 2].correlator
         stations = Stations(python, running.file_url, folder, fatal)
@@ -187,7 +187,7 @@ def by_stations(options: Options, python: Path, folder: Path, console: Console) 
         posting.start()
         up = _started(stations)
         display = Display(console, len(sent))
-        display.say(f"Spark {up.spark} on Java {up.java} is up after {up.seconds:.1f} s")
+        display.say(f"Spark {up.spark}, Java {up.java}: {len(sent):,} notifications, two stations")
         seen = stations.killed
 
         def look() -> None:
@@ -195,7 +195,7 @@ def by_stations(options: Options, python: Path, folder: Path, console: Console) 
             _ = stations.up
             if stations.killed and not seen:
                 seen = True
-                display.say("a Spark worker killed with SIGKILL, its tasks leased and not settled")
+                display.say("a Spark worker was killed while it held tasks")
 
         with display:
             seconds = watch(client, posting, display, options.timeout, look)

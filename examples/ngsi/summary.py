@@ -6,10 +6,9 @@ from typing import Any
 
 from rich.table import Table
 
-from headrace.domain.task import SHOWN_STATES, State
+from headrace.domain.task import FINISHED, State
 
-MOST_REASON = 45
-"""Characters of a reason in the table, which then fits a terminal of 80."""
+_RETRIES = "failed on purpose, then tried again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,39 +37,17 @@ class Summary:
         return asdict(self)
 
     def table(self) -> Table:
-        """One table, a line for each thing worth knowing."""
-        table = Table(title="The results", title_justify="left", show_header=False)
-        table.add_column(style="bold")
-        table.add_column(justify="right")
-        table.add_column(style="dim")
-        table.add_row(
-            "notifications in", f"{self.notifications:,}", f"{self.malformed:,} malformed"
-        )
-        for queue, states in self.tasks.items():
-            for state in SHOWN_STATES:
-                if states.get(state):
-                    table.add_row(f"tasks {state}", f"{states[state]:,}", queue)
-        table.add_row("retries", f"{self.retries:,}", "failed on purpose, then tried again")
-        table.add_row(
-            "reclaimed",
-            f"{self.reclaimed:,}",
-            f"{self.killed_worker} was killed holding {self.held_when_killed:,}",
-        )
-        table.add_row(
-            "rows out",
-            f"{self.rows_out:,}",
-            f"{self.rows_expected:,} expected, {self.rows_written_again:,} came again",
-        )
-        table.add_row(
-            "units per task",
-            f"{self.write_units_per_task:.2f} w, {self.read_units_per_task:.2f} r",
-            f"{self.calls_per_task:.2f} calls a task, through two queues",
-        )
-        table.add_row(
-            "tasks per second",
-            f"{self.tasks_per_second:,.0f}",
-            f"in {self.seconds:.1f} s, the wait for leases included",
-        )
+        table = _table("The results")
+        ended = {state: sum(of.get(state, 0) for of in self.tasks.values()) for state in FINISHED}
+        rows = f"{self.rows_out:,} rows written, {self.rows_expected:,} expected"
+        malformed = f"{self.malformed:,} malformed on purpose"
+        table.add_row("notifications", f"{self.notifications:,}", malformed)
+        table.add_row("SUCCEEDED", f"{ended[State.SUCCEEDED]:,}", rows)
+        table.add_row("DEAD", f"{ended[State.DEAD]:,}", "each with the reason")
+        table.add_row("retries", f"{self.retries:,}", _RETRIES)
+        table.add_row("reclaimed", f"{self.reclaimed:,}", f"from {self.killed_worker}, killed")
+        speed = f"{self.tasks_per_second:,.0f}"
+        table.add_row("tasks per second", speed, f"{self.seconds:.1f} s in all")
         return table
 
 
@@ -114,35 +91,23 @@ class SparkSummary:
         return asdict(self)
 
     def table(self) -> Table:
-        """One table, a line for each thing worth knowing."""
-        table = Table(title="The results on Spark", title_justify="left", show_header=False)
-        table.add_column(style="bold")
-        table.add_column(justify="right")
-        table.add_column(style="dim")
-        table.add_row(
-            "notifications in",
-            f"{self.notifications:,}",
-            f"{self.late:,} late by two days, {self.repeated:,} sent twice",
-        )
-        table.add_row(
-            "entities", f"{self.entities:,}", f"{self.readings_came:,} readings of theirs"
-        )
-        rejected = sum(self.rejected.values())
-        table.add_row("rejected", f"{rejected:,}", "DEAD in ngsi.notify, with the reason:")
-        for reason, number in sorted(self.rejected.items()):
-            table.add_row("", f"{number:,}", _short(reason))
-        table.add_row("retries", f"{self.retries:,}", "failed on purpose, then tried again")
+        table = _table("The results on Spark")
+        unusual = f"{self.late:,} late by two days, {self.repeated:,} sent twice"
+        table.add_row("notifications", f"{self.notifications:,}", unusual)
+        table.add_row("DEAD", f"{sum(self.rejected.values()):,}", "each with the reason")
+        table.add_row("retries", f"{self.retries:,}", _RETRIES)
         if self.worker_killed:
-            table.add_row("workers killed", "1", "Spark has run its part again")
-        again = self.readings_came - self.readings
-        table.add_row("rows in Parquet", f"{self.readings:,}", f"{again:,} came again, kept once:")
-        for name, of_type in sorted(self.by_type.items()):
-            days = f"{of_type.days:,} days" if of_type.days > 1 else "1 day"
-            table.add_row("", f"{of_type.readings:,}", _short(f"{name}, {days}"))
-        took = f"in {self.seconds:.1f} s, once Spark had started"
+            table.add_row("workers killed", "1", "Spark ran its part again")
+        again = f"of {len(self.by_type)} types; {self.readings_came - self.readings:,} came again"
+        table.add_row("rows in Parquet", f"{self.readings:,}", again)
+        took = f"{self.seconds:.1f} s in all, once Spark had started"
         table.add_row("tasks per second", f"{self.tasks_per_second:,.0f}", took)
         return table
 
 
-def _short(reason: str) -> str:
-    return reason if len(reason) <= MOST_REASON else f"{reason[: MOST_REASON - 1]}…"
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    return table

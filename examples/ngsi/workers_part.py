@@ -147,7 +147,6 @@ def by_workers(options: Options, folder: Path, console: Console) -> Summary:
     """Send the notifications to a service started for it, and count what the workers made of it."""
     sent = notifications(options.notifications)
     with ExitStack() as stack:
-        console.print("Starting a service of its own, with temporary data …")
         running, client = stack.enter_context(service(lease_seconds=LEASE_SECONDS, shards=1))
         file = stack.enter_context(closing(RowsFile(folder / ROWS_NAME)))
         crew = Crew(running.url, running.admin_key, folder, folder / ROWS_NAME)
@@ -155,15 +154,16 @@ def by_workers(options: Options, folder: Path, console: Console) -> Summary:
         posting = Posting(running.url, running.admin_key, sent, at_half=crew.offer_crash)
         stack.callback(posting.stop)
         display = Display(console, len(sent))
-        display.say(f"Service at {running.url}: {len(sent):,} notifications, {WORKERS} workers")
+        display.say(
+            f"A service with temporary data: {len(sent):,} notifications, {WORKERS} workers"
+        )
         crash = Crash("", frozenset())
 
         def look() -> None:
             nonlocal crash
             if crew.check():
                 crash = Crash(crew.killed, _held(client, crew.killed))
-                held = f"{len(crash.held)} leases in its hands"
-                display.say(f"{crash.worker} killed with SIGKILL, {held}")
+                display.say(f"{crash.worker} was killed while it held {len(crash.held)} tasks")
 
         crew.start(WORKERS)
         posting.start()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from infra.launch import Launched
-from tests.documented_lines import command_lines
+from tests.documented_lines import PAGES, command_lines
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +133,7 @@ def test_run_prints_two_lines_to_paste_and_ends_as_the_service_does(tmp_path: Pa
         assert done.returncode == 0
         assert pasted["HEADRACE_KEY"] not in shown
         assert process.wait(20) == 0
-        assert re.fullmatch(readme_greeting(), greeting)
+        assert re.fullmatch(documented_greeting(), greeting)
     assert (tmp_path / ".headrace").is_dir()
 
 
@@ -176,11 +176,11 @@ def test_every_line_of_the_documentation_that_starts_a_service_does(
         assert process.wait(20) == 0
 
 
-def readme_greeting() -> str:
-    """The output of `headrace run` in the README, as a pattern: … is any text."""
-    readme = (ROOT / "README.md").read_text()
-    (block,) = re.findall(r"^\$ headrace run\n(.*?)```", readme, re.MULTILINE | re.DOTALL)
-    return re.escape(str(block)).replace("…", r"\S+").replace("8080", r"\d+")
+def documented_greeting() -> str:
+    """Return the output of `headrace run` on the page that shows it whole, as a pattern."""
+    pattern = re.compile(r"^\$ headrace run\n([^`]*Admin key.*?)```", re.MULTILINE | re.DOTALL)
+    found = next(filter(None, (pattern.search(page.read_text()) for page in PAGES)))
+    return re.escape(found[1]).replace("…", r"\S+").replace("8080", r"\d+")
 
 
 def test_what_is_taken_is_refused_naming_the_option(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The README's console blocks do what they say."""
+"""The console blocks of the README, and of the page about HTTP, print what these pages say."""
 
 import os
 import re
@@ -9,38 +9,35 @@ from pathlib import Path
 import pytest
 
 from infra.launch import launched
+from tests.documented_lines import PAGES, ROOT
 
-README = Path(__file__).parents[2] / "README.md"
+README = ROOT / "README.md"
 
 
-def blocks() -> list[str]:
-    return re.findall(r"```console\n(.*?)```", README.read_text(), flags=re.DOTALL)
+def curl_page() -> Path:
+    return next(page for page in PAGES if "```console\n$ curl " in page.read_text())
 
 
 @pytest.mark.slow
-def test_the_commands_print_what_the_readme_says(tmp_path: Path) -> None:
-    """One shell runs them in order: over a file, and curl with a service on the same file."""
-    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks()), flags=re.MULTILINE)
-    assert len(steps) > 5
-    for name, text in re.findall(
-        r"```python\n# (\S+)\n(.*?)```", README.read_text(), flags=re.DOTALL
-    ):
-        (tmp_path / name).write_text(text)
+@pytest.mark.parametrize("page", [README, curl_page()], ids=lambda page: page.stem)
+def test_the_commands_print_what_the_page_says(tmp_path: Path, page: Path) -> None:
+    text = page.read_text()
+    blocks = "".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", blocks, re.MULTILINE)
+    assert len(steps) >= 4
+    for name, code in re.findall(r"```python\n# (\S+)\n(.*?)```", text, re.DOTALL):
+        (tmp_path / name).write_text(code)
 
     with launched() as service:
-        script = "\n".join(
-            f"{command.replace('curl', 'export HEADRACE_URL=$SERVICE; curl')}\necho '--- {place}'"
-            for place, (command, _) in enumerate(steps)
-        )
+        script = "\n".join(f"{command}\necho '--- {at}'" for at, (command, _) in enumerate(steps))
         shell = subprocess.run(
             ["bash", "-c", script],  # noqa: S607  the reader's own shell
             cwd=tmp_path,
             env={
                 **os.environ,
                 "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                "HEADRACE_URL": service.file_url,
+                "HEADRACE_URL": service.file_url if page == README else service.url,
                 "HEADRACE_KEY": service.admin_key,
-                "SERVICE": service.url,
             },
             capture_output=True,
             text=True,

@@ -145,9 +145,8 @@ class SearchBox:
     """The search box above a list: the query as typed, its error, and its terms.
 
     ``terms`` are links to the same list without that term; ``suggestions`` whole queries, each
-    longer by a term; ``hidden`` is what the address keeps besides the query.  ``views`` are saved
-    queries, and ``keep`` the form to save this one, or to remove it.  ``things`` are what the list
-    has, ``keys`` what terms begin with, and ``example`` is a query.
+    longer by a term; ``hidden`` is what the address keeps besides the query.  ``things`` names the
+    rows, ``keys`` are the beginnings of terms, and ``example`` is a query.
     """
 
     action: str
@@ -157,8 +156,6 @@ class SearchBox:
     suggestions: tuple[str, ...] = ()
     hidden: tuple[Hidden, ...] = ()
     clear: str | None = None
-    views: tuple[Link, ...] = ()
-    keep: Confirm | None = None
     things: str = "tasks"
     example: str = ""
     keys: tuple[str, ...] = ()
@@ -208,17 +205,6 @@ class StepBranch:
     waits: str
     stopped: bool = False
     next: "tuple[StepBranch, ...]" = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FilterForm:
-    """The filter above a list; ``open`` when any of it is set."""
-
-    action: str
-    fields: tuple[Field, ...]
-    hidden: tuple[Hidden, ...]
-    clear: str | None
-    open: bool
 
 
 @dataclass(frozen=True, slots=True)

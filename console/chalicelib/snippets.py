@@ -5,9 +5,8 @@ They read ``HEADRACE_URL`` and ``HEADRACE_KEY`` from the environment, as in the 
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -53,7 +52,7 @@ def of_task(task: Task, *, payload: bool) -> tuple[Snippet, ...]:
 
 def of_list(queue: str, where: TaskFilter, *, descending: bool) -> tuple[Snippet, ...]:
     """Return the snippets of a list."""
-    return tuple(_listed(queue, where, descending=descending))
+    return tuple(_listed(queue, query_text(Query(where)), descending=descending))
 
 
 def _shown(task_id: str) -> Iterator[Snippet]:
@@ -89,55 +88,24 @@ def _enqueued(task: Task, payload: str) -> Iterator[Snippet]:
     yield Snippet(does, "Python", _python(call))
 
 
-def _listed(queue: str, where: TaskFilter, *, descending: bool) -> Iterator[Snippet]:
+def _listed(queue: str, text: str, *, descending: bool) -> Iterator[Snippet]:
     does = "List these tasks"
     order = "desc" if descending else "asc"
-    queried = TaskFilter(
-        payload=where.payload, fingerprint=where.fingerprint, id_prefix=where.id_prefix
-    )  # what has no field of its own
-    named: Mapping[str, str | int | datetime | None] = {
-        "state": ",".join(where.states) or None,
-        "worker": where.worker,
-        "scheduled_after": where.scheduled_after,
-        "scheduled_before": where.scheduled_before,
-        "min_attempts": where.min_attempts,
-        "error": where.error,
-        "priority": None if where.priority is None else where.priority.value,
-        "group_key": where.group_key,
-        "query": query_text(Query(queried)) or None,
-    }
-    given = {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in named.items()
-        if value is not None
-    }
-    tags = {f"tag.{name}": value for name, value in where.tags.items()}
-    query = urlencode({**given, **tags, "order": order}, quote_via=quote, safe="")
+    given = {"query": text, "order": order} if text else {"order": order}
+    query = urlencode(given, quote_via=quote, safe="")
     yield Snippet(does, "curl", f'{_CURL}/v1/queues/{quote(queue, safe="")}/tasks?{query}"')
-    options = [
-        word
-        for name, value in given.items()
-        for word in (f"--{'group' if name == 'group_key' else name.replace('_', '-')}", str(value))
-    ]
-    options += [word for name, value in where.tags.items() for word in ("--tag", f"{name}={value}")]
-    yield from _command(does, "task", "list", *options, "--order", order, "--", queue)
-    arguments = "".join(
-        f", {name}={f'datetime.fromisoformat({value!r})' if 'scheduled' in name else repr(value)}"
-        for name, value in given.items()
-    )
-    arguments += f", tags={dict(where.tags)!r}" if where.tags else ""
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    yield from _command(does, "task", "list", *options, "--", queue)
+    arguments = "".join(f", {name}={value!r}" for name, value in given.items())
     loop = (
-        f"for task in client.list_tasks({queue!r}{arguments}, order={order!r}):\n"
-        "        print(task.id, task.status)"
+        f"for task in client.list_tasks({queue!r}{arguments}):\n        print(task.id, task.status)"
     )
     yield Snippet(does, "Python", _python(loop))
 
 
 def _python(body: str) -> str:
     text = _PYTHON.format(body)
-    if "json." not in body:
-        text = text.removeprefix("import json\n\n")
-    return f"from datetime import datetime\n\n{text}" if "datetime." in body else text
+    return text if "json." in body else text.removeprefix("import json\n\n")
 
 
 def _command(does: str, *words: str) -> Iterator[Snippet]:

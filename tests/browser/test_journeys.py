@@ -92,8 +92,7 @@ def test_one_restarts_exactly_what_matches(console: Console, enter: Enter) -> No
     spared = let_die(console.client, "sms", 3, "no such number")
     user = enter().go("/console/queues/sms?state=DEAD")
 
-    user.tab_to("Filter and order").press("Enter")
-    user.type("Error has", "gateway").open("Show")
+    user.type("Search these tasks", "error:gateway").open("Search")
     user.open("Restart all that match")
     user.page.get_by_text("Nothing has changed yet").wait_for()
     assert user.heading == "Restart 8 tasks of sms?"

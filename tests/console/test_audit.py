@@ -38,12 +38,7 @@ def test_a_filter_leads_to_the_tasks_it_meant(acted: Browser) -> None:
 
     assert link.text == "state DEAD, tags service=x, min attempts 1, error No ANSWER"
     url = link.attributes["href"]
-    assert query_of(url) == {
-        "state": "DEAD",
-        "tag": "service=x",
-        "attempts": "1",
-        "error": "No ANSWER",
-    }
+    assert query_of(url) == {"q": 'state:dead tag:service=x error:"No ANSWER" attempts:1'}
     assert acted.get(url).status == 200
 
 

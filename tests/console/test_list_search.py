@@ -1,4 +1,4 @@
-"""One search box on every list: its keys, its mistakes, saved views, and what sorts."""
+"""One search box on every list: its keys, its mistakes, and what sorts."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from headrace.domain.schedule import ScheduleSettings
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.search.list_queries import LANGUAGES
-from tests.console.conftest import Browser, Element, Shown, query_of
+from tests.console.conftest import Browser, Element, Shown
 from tests.console.test_home import GUIDE
 
 PATHS = {
@@ -118,37 +118,6 @@ def test_the_guide_names_the_keys_of_each_list() -> None:
         assert f"\n| {name} | {keys} |\n" in GUIDE.read_text(), name
 
 
-@EVERY_LIST
-def test_a_view_is_saved_shown_to_its_list_and_removed(full: Browser, name: str) -> None:
-    page = search(full, name, "mail").page
-    saved = full.follow(full.submit(page, f"/views/{name}", name="of mail", do="save"))
-
-    assert "The view of mail is saved." in saved.text
-    for one, path in PATHS.items():
-        views = [nav for nav in full.get(path).page.all("nav") if "Saved views" in str(nav)]
-        links = [link for nav in views for link in nav.all("a")]
-        assert [query_of(link.attributes["href"]) for link in links] == (
-            [{"q": "mail"}] if one == name else []
-        )
-    gone = full.follow(full.submit(saved.page, f"/views/{name}", do="remove"))
-    assert "The view of mail is removed." in gone.text
-
-
-def test_who_may_not_operate_or_see_the_list_saves_no_view_of_it(full: Browser) -> None:
-    given = {"name": "x", "q": "mail", "do": "save"}
-    shown = search(full.as_role(Role.VIEWER), "workers", "mail")
-
-    assert "Save as a view" not in shown.text
-    for role, name in ((Role.VIEWER, "workers"), (Role.OPERATOR, "keys")):
-        browser = full.as_role(role)
-        token = browser.get("/console").page.one("form", method="post").one("input", name="token")
-        sent = {**given, "token": token.attributes["value"]}
-        assert browser.post(f"/console/views/{name}", sent).status == 403
-    field = full.get("/console").page.all("input", name="token")[0]
-    sent = {**given, "token": field.attributes["value"]}
-    assert full.post("/console/views/nothing", sent).status == 404
-
-
 def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Browser) -> None:
     viewer = full.as_role(Role.VIEWER)
 
@@ -179,37 +148,3 @@ def test_a_head_sorts_and_turns_the_order_round(
     orders = {one.attributes.get("aria-sort") for one in heads(turned).values()}
     assert len(orders - {None}) == 1
     assert "sort=" in shown.body
-
-
-# -- saved views of a queue ------------------------------------------------------------------------
-
-TYPED = '/console/queues/mail?q=state:dead+tag:to%3D"a b"'
-TEXT = 'state:dead tag:to="a b"'
-
-
-def views(browser: Browser) -> list[tuple[str, dict[str, str]]]:
-    page = browser.get("/console/queues/mail").page
-    found = [link for nav in page.all("div", class_="views") for link in nav.all("a")]
-    return [(link.text, query_of(link.attributes["href"])) for link in found]
-
-
-def test_a_query_is_saved_by_a_name_and_removed_again(admin: Browser) -> None:
-    admin.queue("mail")
-    saved = admin.submit(admin.get(TYPED).page, "/mail/views", name="to a b", do="save")
-
-    assert "The view to a b is saved." in admin.follow(saved).text
-    assert views(admin) == [("to a b", {"q": TEXT})]
-    (view,) = admin.use.views.of("mail")
-    assert view.by == "bootstrap"
-
-    removed = admin.submit(admin.get(TYPED).page, "/mail/views", do="remove")
-    assert "The view to a b is removed." in admin.follow(removed).text
-    assert views(admin) == []
-
-
-def test_views_of_a_queue_are_not_another_ones(admin: Browser) -> None:
-    admin.queue("mail")
-    admin.queue("mail2")
-    admin.use.views.save("mail2", "late", TEXT, by="ada")
-
-    assert views(admin) == []

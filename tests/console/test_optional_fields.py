@@ -104,7 +104,6 @@ def rich(admin: Browser) -> list[str]:
     target = Target("https://example.com/tasks", headers={"Authorization": "hush"})
     admin.use.queues.replace("mail", replace(admin.settings("mail"), target=target))
     admin.use.queues.pause("mail", resume_in_seconds=60, reason="stocktaking")
-    admin.use.views.save("mail", "late", "state:dead", by="ada")
     audit = admin.use.audit
     audit.write(audit.new_name(), AuditRecord(
         now, "ada", "delete", "mail", {"state": "DEAD", "to_queue": "sms"}, [dead.id], 3, 2,
@@ -159,14 +158,14 @@ def test_a_list_has_a_column_and_a_filter_for_them(admin: Browser) -> None:
     high, normal, low = ranked(admin)
 
     table = admin.get("/console/queues/mail").page.one("table", class_="tasks").text
-    filtered = admin.get("/console/queues/mail?priority=high").body
+    filtered = admin.get("/console/queues/mail?q=priority:high").body
 
     assert "Priority" in table
     assert all(level in table for level in Priority)
     assert high in filtered
     assert normal not in filtered
     assert low not in filtered
-    wrong = admin.get("/console/queues/mail?priority=urgent").text
+    wrong = admin.get("/console/queues/mail?q=priority:urgent").text
     assert "must be one of high, normal, low" in wrong
 
 
@@ -199,6 +198,6 @@ def test_a_task_says_its_group_and_turn_and_lists_take_one(admin: Browser) -> No
     shown = admin.get(f"/console/tasks/{other}").text
     assert "Group beta" in shown
     assert "Turn 0" in shown
-    listed = admin.get("/console/queues/mail?group=acme").body
+    listed = admin.get("/console/queues/mail?q=group:acme").body
     assert one in listed
     assert other not in listed

@@ -204,7 +204,7 @@ def test_a_tag_leads_to_the_tasks_that_have_it(admin: Browser, tags: dict[str, s
 def test_tabs_and_pages_keep_the_filter(filled: Browser) -> None:
     filled.put("mail", *["{}"] * 30)
     filled.clock.forward(1)
-    shown = filled.get("/console/queues/mail?state=READY&attempts=0&limit=25")
+    shown = filled.get("/console/queues/mail?state=READY&q=attempts:0&limit=25")
     [following] = [link for link in shown.page.all("a") if link.text == "Next page"]
     second = filled.get(following.attributes["href"])
 

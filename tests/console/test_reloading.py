@@ -107,12 +107,6 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "/console/queues/{queue}/settings": lambda _: Sent(
         f"{HERE}/settings", "/settings", {"confirmed": "yes"}
     ),
-    "/console/queues/{queue}/views": lambda _: Sent(
-        f"{HERE}?q=error:full", "/mail/views", {"name": "full", "do": "save", "q": "error:full"}
-    ),
-    "/console/views/{list}": lambda _: Sent(
-        "/console/keys?q=role:worker", "/views/keys", {"name": "workers", "do": "save"}
-    ),
     "/console/actions/{id}": lambda browser: Sent(_action(browser), "", {"do": "cancel"}),
     "/console/sign-in": lambda browser: Sent(_signed_out(browser), "/sign-in", {"key": KEY}),
     "/console/sign-out": lambda _: Sent("/console", "/sign-out"),

@@ -52,7 +52,7 @@ def mail(admin: Browser) -> Browser:
 def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> None:
     wanted = kill(mail, 7, "Mailbox full")
     others = kill(mail, 2, "no answer")
-    confirm = look(mail, "/console/queues/mail?state=DEAD&error=full", "restart")
+    confirm = look(mail, "/console/queues/mail?state=DEAD&q=error:full", "restart")
 
     assert "Restart 7 tasks of mail?" in confirm.page.one("h1").text
     assert len(confirm.page.one("ul", class_="samples").all("a")) == 5

@@ -12,6 +12,8 @@ import pytest
 
 from headrace import Client
 from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.domain.query import Query, query_text, read
 from tests.console.conftest import KEY, Browser, Shown
 
 PAYLOAD: Final = (
@@ -67,7 +69,8 @@ def test_hostile_text_neither_runs_nor_changes_in_any_shell(
     tags = {f"tag {number}": text for number, text in enumerate(HOSTILE)}
     [task_id] = admin.put("mail", json.dumps({"x": HOSTILE}, ensure_ascii=False), tags=tags)
     task = copies(admin.get(f"/console/tasks/{task_id}"), "Enqueue")
-    query = urlencode({"error": HOSTILE[0], "worker": HOSTILE[3]})
+    where = TaskFilter(error=HOSTILE[0], worker=HOSTILE[3])
+    query = urlencode({"q": query_text(Query(where))})
     listed = copies(admin.get(f"/console/queues/mail?{query}"), "List")
 
     command = words(task["command"])
@@ -78,9 +81,9 @@ def test_hostile_text_neither_runs_nor_changes_in_any_shell(
     body = json.loads(words(task["curl"])[-1])
     assert body["tasks"] == [{"payload": {"x": [*HOSTILE]}, "tags": tags}]
     asked = words(listed["command"])
-    assert (HOSTILE[0] in asked, HOSTILE[3] in asked) == (True, True)
-    sent = parse_qs(urlsplit(words(listed["curl"])[-1]).query)
-    assert (sent["error"], sent["worker"]) == ([HOSTILE[0]], [HOSTILE[3]])
+    assert read(asked[asked.index("--query") + 1]).where == where
+    [sent] = parse_qs(urlsplit(words(listed["curl"])[-1]).query)["query"]
+    assert read(sent).where == where
     assert not list(tmp_path.iterdir())
 
 

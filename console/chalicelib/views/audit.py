@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.domain.access import Permission
-from headrace.domain.filters import STATE_WORDS
-from headrace.domain.query import term_text
+from headrace.domain.filters import NewerRecord, TaskFilter
+from headrace.domain.query import Query, query_text, term_text
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.sentences import changes, sentence
 
@@ -21,17 +21,6 @@ from .navigation import task_url
 from .search_box import list_box
 
 _SHOWN_IDS: Final = 3
-# How a filter of tasks is written in the audit, and in the address of a queue's page.
-_ASKED: Final = {
-    "worker": "worker",
-    "error": "error",
-    "fingerprint": "fingerprint",
-    "min_attempts": "attempts",
-    "scheduled_after": "after",
-    "scheduled_before": "before",
-    "priority": "priority",
-    "group_key": "group",
-}
 _BESIDES: Final = ("to_queue", "seen_at", "queues")  # noted with a filter, but no part of it
 _OF_ITS_PAGE: Final = ("seen_at",)
 _ON_TASKS: Final = ("restart", "run", "move", "cancel", "enqueue_as_new")  # which then have a page
@@ -155,16 +144,9 @@ def _text(value: object) -> str:
 
 def _query(where: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the query of the queue's page that asks the same; None where it cannot."""
-    query: dict[str, str] = {}
-    for name, value in where.items():
-        if name == "state" and _text(value) in STATE_WORDS:
-            query["state"] = _text(value)
-        elif name == "tags" and isinstance(value, Mapping):
-            query["tag"] = _text(value)
-        elif name in ("scheduled_after", "scheduled_before"):
-            query[_ASKED[name]] = str(value)[:19]
-        elif name in _ASKED:
-            query[_ASKED[name]] = _text(value)
-        elif name not in _BESIDES:
-            return None
-    return query or None
+    try:
+        named = {name: value for name, value in where.items() if name not in _BESIDES}
+        text = query_text(Query(TaskFilter.of_fields(named)))
+    except NewerRecord:  # a filter of another kind
+        return None
+    return {SEARCHED: text} if text else None

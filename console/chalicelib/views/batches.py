@@ -7,12 +7,12 @@ from typing import ClassVar, Final, TypeAlias
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import TaskBatch
-from headrace.domain.query import term_text
+from headrace.domain.filters import TaskFilter
+from headrace.domain.query import Query, query_text, term_text
 from headrace.domain.workflow import WORKFLOW_TAG, StepNode, part_id, step_tree
 from headrace.ops.tasks.steps import BatchStep, BatchSteps, steps_of
 
 from .. import formatting, urls
-from ..forms import tags_text
 from ..pages import Page
 from ..parts import Confirm, Empty, Fact, Heading, Link, Pager, SearchBox, StepBranch
 from ..request_context import RequestContext
@@ -226,9 +226,9 @@ def _elsewhere(context: RequestContext, batch: TaskBatch, found: BatchSteps) -> 
     """Return where the rest is: tasks of a workflow by its tag, what waits among the batches."""
     links: list[Link] = []
     if found.left_out:
-        tag = tags_text({WORKFLOW_TAG: batch.id})
+        tagged = {SEARCHED: query_text(Query(TaskFilter(tags={WORKFLOW_TAG: batch.id})))}
         links += (
-            Link(f"All of {queue}", context.url(urls.QUEUE, {"tag": tag}, queue=queue))
+            Link(f"All of {queue}", context.url(urls.QUEUE, tagged, queue=queue))
             for queue in sorted({step.queue for step in found.steps if step.name})
         )
     if found.more_wait:

@@ -11,7 +11,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import FINGERPRINT_RE, TaskFilter
 from headrace.domain.list_query import called_function
 from headrace.domain.operate import BulkAction
-from headrace.domain.query import Query
+from headrace.domain.query import Query, term_text
 from headrace.domain.task import Task
 from headrace.history.errors import ErrorGroup, Errors
 
@@ -227,7 +227,11 @@ def _row(
         queues=tuple(
             GroupQueue(
                 queue.name,
-                context.url(urls.QUEUE, {"fingerprint": group.fingerprint}, queue=queue.name),
+                context.url(
+                    urls.QUEUE,
+                    {_SEARCHED: term_text("fingerprint", group.fingerprint)},
+                    queue=queue.name,
+                ),
                 queue.dead,
                 queue.retried,
             )

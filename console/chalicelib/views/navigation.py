@@ -1,4 +1,4 @@
-"""Ways to other pages: the top bar with its search, breadcrumbs, links to tags, pages of lists."""
+"""Ways to other pages: the top bar with its search, breadcrumbs, links to tags."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,7 +11,7 @@ from headrace.domain.task import Priority
 
 from .. import urls
 from ..forms import tags_text
-from ..parts import Field, Link, Option
+from ..parts import Link, Option
 from ..request_context import BACK, RequestContext
 
 _SUGGESTED: Final = 100
@@ -104,10 +104,3 @@ def queue_options(context: RequestContext, *, but: str = "") -> tuple[Option, ..
 def priority_options(chosen: str, none: str) -> tuple[Option, ...]:
     """Return the priorities to choose from; the empty one is called *none*."""
     return tuple(Option(value, value or none, value == chosen) for value in ("", *Priority))
-
-
-def per_page(limit: int, error: str) -> Field:
-    """Return the field for how many a page of a list has."""
-    sizes = sorted({25, 50, 100, 250, limit})
-    options = tuple(Option(str(size), str(size), size == limit) for size in sizes)
-    return Field("limit", "Per page", str(limit), "select", error=error, options=options, width="s")

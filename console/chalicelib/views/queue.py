@@ -18,7 +18,7 @@ from headrace.ops.shared.push_status import PushStatus
 
 from .. import formatting, urls
 from ..pages import Page
-from ..parts import Age, AlertNote, Confirm, Empty, Fact, FilterForm, Link, SearchBox, Tab
+from ..parts import Age, AlertNote, Confirm, Empty, Fact, Link, SearchBox, Tab
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from . import charting, queue_actions, running, schedules, spans, task_list
@@ -74,7 +74,6 @@ class QueuePage(Page):
     alerts: tuple[AlertNote, ...]
     actions: tuple[Link, ...]
     search: SearchBox | None
-    filter: FilterForm | None
     tasks: TaskList | None
     settings: tuple[Fact, ...]
     groups: tuple[Fact, ...] | None
@@ -130,7 +129,6 @@ def show(context: RequestContext) -> Reply:
         alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         actions=running.under_way(context, queue.name),
         search=search_box(context, wanted, tasks) if tasks else None,
-        filter=task_list.filter_form(context, wanted) if lists else None,
         tasks=tasks,
         settings=(*_settings(queue), *_target(queue, push), *_told(context, queue)),
         groups=None if stats.groups is None else tuple(map(_group, stats.groups)),

@@ -1,4 +1,4 @@
-"""The search box above a list: the query, its terms, suggestions and saved views."""
+"""The search box above a list: the query, its terms and suggestions."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,6 @@ from headrace.domain.task import Status
 from .. import urls
 from ..parts import Hidden, Link, SearchBox
 from ..request_context import RequestContext
-from . import saved_views
 from .list_search import LIMIT, SEARCHED, SORT, ListSearch
 from .task_list import ORDER, STATE, TaskList, TaskQuery
 
@@ -33,8 +32,6 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
         return context.url(urls.QUEUE, changed, queue=context.queue)
 
     terms = query.terms_of(Query(replace(wanted.where, states=())))
-    place = saved_views.of_queue(context, context.queue)
-    views = saved_views.links(context, place, wanted.text)
     kept = {ORDER: wanted.order, LIMIT: wanted.query()[LIMIT]}
     return SearchBox(
         action=url({}),
@@ -47,10 +44,6 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
         suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in _terms(wanted, found)),
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=url({STATE: wanted.state}) if wanted.narrowed or wanted.errors else None,
-        views=views,
-        keep=None
-        if wanted.errors
-        else saved_views.form(views, place, wanted.text, wanted.order, here=context.here),
         example=_TASKS,
         keys=_TASK_KEYS,
     )
@@ -68,8 +61,6 @@ def _terms(wanted: TaskQuery, found: TaskList) -> Iterator[str]:
 
 def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[Row]) -> SearchBox:
     """Return the box of another list; what its rows have in common is suggested."""
-    place = saved_views.of_list(context, wanted.of.name)
-    views = saved_views.links(context, place, wanted.text)
     keys = tuple(wanted.keys())
     kept = {SORT: wanted.sort, LIMIT: "" if wanted.limit == wanted.of.per_page else wanted.limit}
     free = tuple(f"{key}:" for key in keys if key not in wanted.where.named)
@@ -85,10 +76,6 @@ def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[R
         suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in often),
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=context.url(wanted.of.route) if wanted.typed else None,
-        views=views,
-        keep=None
-        if wanted.errors
-        else saved_views.form(views, place, wanted.text, here=context.here),
         things=wanted.of.name if wanted.of.name != "audit" else "entries",
         example=wanted.of.example,
         keys=tuple(f"{key}:" for key in keys),

@@ -80,7 +80,7 @@ def look(context: RequestContext) -> Reply:
     wanted = TaskQuery(context)
     action = action_named(context.request.given("action"))
     if wanted.errors:
-        typed = {**wanted.given, SEARCHED: wanted.typed}
+        typed = wanted.query(**{SEARCHED: wanted.typed})
         return Redirect(context.url(urls.QUEUE, typed, queue=context.queue))
     return begin_look(context, action.action, (context.queue,), wanted.where)
 

@@ -1,18 +1,15 @@
-"""The list of a queue's tasks: the filter in its address, the filter's form, and the rows."""
+"""The list of a queue's tasks: the query in its address, and the rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from headrace.domain import limits, query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import (
     EVERY_TASK,
-    FINGERPRINT_RE,
-    LENGTH,
     STATE_WORDS,
-    TaskFilter,
     statuses_of,
 )
 from headrace.domain.ids import id_fault
@@ -22,15 +19,11 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import Status
 
 from .. import formatting, urls
-from ..forms import FormErrors, number_of_ours, tags_text
+from ..forms import FormErrors, number_of_ours
 from ..parts import (
     Choice,
     Empty,
-    Field,
-    FilterForm,
     Heading,
-    Hidden,
-    Option,
     Pager,
     UnfinishedLook,
 )
@@ -39,22 +32,19 @@ from ..snippets import Snippet, of_list
 from . import task_rows
 from .actions import ACTIONS
 from .columns import longer_than_a_page
-from .navigation import per_page, priority_options
 from .task_rows import TaskRow, task_row
 
 STATE: Final = "state"
 ORDER: Final = "order"
 SORT: Final = "sort"  # as task_rows.py has it
 SEARCHED: Final = "q"
-NAMES: Final = ("tag", "worker", "error", "fingerprint", "after", "before", "attempts",
-               "priority", "group")  # fmt: skip
+LIMIT: Final = "limit"
 _NEWEST_FIRST: Final = ("DEAD", "SUCCEEDED", "failed")
 _WORDS: Final = {word.lower(): word for word in STATE_WORDS}
 
 _ORDERS: Final = ("asc", "desc")
 _PER_PAGE: Final = 50
 _SEVERAL: Final = 2
-_TIME_FORM: Final = "%Y-%m-%dT%H:%M:%S"
 
 _LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
 _ENTRIES: Final = 20_000  # likewise, where none of them needs to be read
@@ -90,41 +80,24 @@ class TaskList:
 
 
 class TaskQuery:
-    """The query, order and page size in the address, with their errors.
-
-    Terms stand in ``q``; an address may also name each filter by itself, as the form does.
-    """
+    """The query, order and page size in the address, with their errors."""
 
     def __init__(self, context: RequestContext) -> None:
-        given = {name: context.request.param(name) for name in (STATE, *NAMES, ORDER, "limit")}
-        given[STATE] = _WORDS.get(given[STATE].lower(), given[STATE])
+        param = context.request.param
         self.errors = errors = FormErrors()
-        self.typed = context.request.param(SEARCHED).strip()
+        self.typed = param(SEARCHED).strip()
         asked = self._asked(context)
-        if given[STATE] and given[STATE] not in STATE_WORDS:
+        state = _WORDS.get(param(STATE).lower(), param(STATE))
+        if state and state not in STATE_WORDS:
             errors.add(STATE, f"must be one of {', '.join(STATE_WORDS)}")
-            given[STATE] = ""
-        named: dict[str, Any] = {
-            "states": (given[STATE],) if given[STATE] else (),
-            "tags": errors.tags("tag", given["tag"]),
-            "worker": errors.text("worker", given["worker"], limits.WORKER_BYTES),
-            "scheduled_after": errors.instant("after", given["after"]),
-            "scheduled_before": errors.instant("before", given["before"]),
-            "min_attempts": errors.whole("attempts", given["attempts"], limits.COUNT),
-            "error": errors.text("error", given["error"], limits.ERROR_BYTES),
-            "fingerprint": self._fingerprint(given["fingerprint"]),
-            "priority": errors.priority("priority", given["priority"]),
-            "group_key": errors.text("group", given["group"], limits.GROUP_KEY_BYTES[1]),
-        }
+            state = ""
         self.queue = asked.queue
-        named = {name: value for name, value in named.items() if value not in (None, (), {})}
-        self.where = replace(asked.where, **named)
+        self.where = replace(asked.where, states=(state,)) if state else asked.where
         states = self.where.states
         self.state = states[0] if len(states) == 1 else ""
-        self.order = given[ORDER]
-        self.sort = context.request.param(SORT)
-        self.limit = errors.whole("limit", given["limit"], (1, limits.LIST_PAGE)) or _PER_PAGE
-        self.given: Mapping[str, str] = given if errors else {**given, **_fields(self.where)}
+        self.order = param(ORDER)
+        self.sort = param(SORT)
+        self.limit = errors.whole(LIMIT, param(LIMIT), (1, limits.LIST_PAGE)) or _PER_PAGE
 
     def _asked(self, context: RequestContext) -> Query:
         try:
@@ -135,12 +108,6 @@ class TaskQuery:
         if asked.where.payload and not context.allows(Permission.DETAILS, context.queue):
             self.errors.add(query.FIELD, "names a payload, and payloads are not shown to this key")
         return asked
-
-    def _fingerprint(self, given: str) -> str | None:
-        if given and not FINGERPRINT_RE.fullmatch(given):
-            self.errors.add("fingerprint", f"must be {LENGTH} digits from 0 to f, or nothing")
-            return None
-        return given or None
 
     @property
     def text(self) -> str:
@@ -166,7 +133,7 @@ class TaskQuery:
             SEARCHED: query.query_text(Query(terms)),
             ORDER: self.order,
             SORT: self.sort,
-            "limit": "" if self.limit == _PER_PAGE else self.limit,
+            LIMIT: "" if self.limit == _PER_PAGE else self.limit,
             **changed,
         }
 
@@ -174,66 +141,6 @@ class TaskQuery:
         """Return the same query for the tasks of *state*, in the order that suits it."""
         terms = query.query_text(Query(replace(self.where, states=())))
         return self.query(**{STATE: state, SEARCHED: terms, ORDER: "", SORT: ""})
-
-
-def _fields(where: TaskFilter) -> dict[str, str]:
-    """Return *where* as the fields of the form have it, as far as they can."""
-    times = {"after": where.scheduled_after, "before": where.scheduled_before}
-    named = {
-        "tag": tags_text(where.tags),
-        "worker": where.worker,
-        "attempts": where.min_attempts,
-        "error": where.error,
-        "fingerprint": where.fingerprint,
-        "priority": where.priority,
-        "group": where.group_key,
-        **{name: at and at.strftime(_TIME_FORM) for name, at in times.items()},
-    }
-    return {name: "" if value is None else str(value) for name, value in named.items()}
-
-
-def filter_form(context: RequestContext, wanted: TaskQuery) -> FilterForm:
-    """Return the form, as filled in."""
-    given, error_of = wanted.given, wanted.errors.of
-    order = "desc" if wanted.descending else "asc"
-    fields: tuple[Field, ...] = (
-        Field("error", "Error has", given["error"], error=error_of("error"),
-              hint="in type, message or detail"),
-        Field("tag", "Tags", given["tag"], error=error_of("tag"), hint="key=value, key=value"),
-        Field("worker", "Worker", given["worker"], error=error_of("worker"), hint="exactly"),
-        Field("priority", "Priority", given["priority"], "select", width="s",
-              error=error_of("priority"),
-              options=priority_options(given["priority"], "any")),
-        Field("group", "Group", given["group"], error=error_of("group"), hint="exactly"),
-        Field("attempts", "Attempts, at least", given["attempts"], "number", width="s",
-              error=error_of("attempts")),
-        Field("after", "After, UTC", given["after"], "datetime-local", error=error_of("after")),
-        Field("before", "Before, UTC", given["before"], "datetime-local",
-              error=error_of("before")),
-        Field(ORDER, "Order", order, "select", width="s", options=(
-            Option("asc", "oldest first", order == "asc"),
-            Option("desc", "newest first", order == "desc"),
-        )),
-        per_page(wanted.limit, error_of("limit")),
-    )  # fmt: skip
-    kept = query.query_text(Query(TaskFilter(
-        payload=wanted.where.payload, id_prefix=wanted.where.id_prefix
-    )))  # fmt: skip
-    if given["fingerprint"]:
-        alike = Field("fingerprint", "Errors like", given["fingerprint"],
-                      hint="of the dead letters", error=error_of("fingerprint"))  # fmt: skip
-        fields = (alike, *fields)
-    here = context.url(urls.QUEUE, queue=context.queue)
-    clear = context.url(urls.QUEUE, {STATE: wanted.state}, queue=context.queue)
-    return FilterForm(
-        action=here,
-        fields=fields,
-        hidden=tuple(
-            Hidden(name, text) for name, text in ((STATE, wanted.state), (SEARCHED, kept)) if text
-        ),
-        clear=clear if wanted.narrowed else None,
-        open=wanted.narrowed or bool(wanted.errors),
-    )
 
 
 def tasks(

@@ -82,8 +82,6 @@ ACTION_QUEUES: Final = 100  # that one action of operators goes through
 LIST_PAGE: Final = 250
 QUERY: Final = 2_000  # characters
 INDEXED: Final = 3  # indexed tags of a queue, and as many payload paths
-VIEWS: Final = 50  # that are saved of one list
-VIEW_NAME_BYTES: Final = (1, 64)
 METRIC_DAYS: Final = 92  # of one chart: a file of the lake is read for each
 
 WAIT_SECONDS: Final = 20

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.ops.scheduling.tick_tasks import TickTasks
     from headrace.ops.scheduling.ticking import Ticking
     from headrace.ops.search.indexing import Indexing, Matching
-    from headrace.ops.search.search import SavedViews, Search
+    from headrace.ops.search.search import Search
     from headrace.ops.shared.audit import Audit
     from headrace.ops.shared.group_limits import GroupLimits
     from headrace.ops.shared.jobs import Jobs, Orphans, Removals
@@ -159,7 +159,6 @@ class Service:
 
     # Operators.
     search: "Search" = _part("headrace.ops.search.search", "Search")
-    views: "SavedViews" = _part("headrace.ops.search.search", "SavedViews")
     bulk: "BulkOperations" = _part("headrace.ops.operators.bulk", "BulkOperations")
     actions: "ActionOperations" = _part("headrace.ops.operators.actions", "ActionOperations")
     action_work: "ActionWork" = _part("headrace.ops.operators.action_work", "ActionWork")

@@ -1,1 +1,1 @@
-"""Search by value: the index, the queries of lists, and saved views.  The core does not know it."""
+"""Search by value: the index, and the queries of lists.  The core does not know it."""

@@ -32,7 +32,7 @@ def main() -> None:
     for name, variable in VARIABLES.items():
         if getattr(options, name):
             os.environ[variable] = getattr(options, name)
-    arguments = [options.station, "--json"]
+    arguments = [options.station, "--json", "--cloudwatch"]
     arguments += ["--drain"] if options.drain == "true" else []
     arguments += [f"--until={options.until}"] if options.until else []
     code = import_module("headrace.spark.stations.__main__").main(arguments)

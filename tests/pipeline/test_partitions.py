@@ -1,11 +1,14 @@
 """The format ``headrace`` in partitions: a read is shared out, and rows of a task come together."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from headrace.domain.plan import TaskSpec
 from headrace.spark import register
 from headrace.spark.sources.leasing import LeaseRequest, leased
 from headrace.spark.sources.reading import QueueReading, rooms_by
@@ -25,6 +28,28 @@ def test_a_read_leases_no_more_than_its_rows_however_many_shards_there_are(
 
     assert sum(parts) == 6
     assert harness.states("in") == {"ENQUEUED": 94, "INFLIGHT": 6}
+
+
+@pytest.mark.parametrize(("size", "rows"), [(100, 40), (4_000, 10), (50_000, 2)])
+def test_a_read_ends_at_its_bytes_but_leases_a_task_of_each_shard(
+    harness: PipelineHarness, size: int, rows: int
+) -> None:
+    harness.queue("in", shards=2)
+    texts = [TaskSpec(json.dumps("x" * (size - 2))) for _ in range(40)]
+    harness.uses.tasks.enqueue("in", texts)
+    given = {"queue": "in", "max_bytes": "40000", **harness.connection.options()}
+    shares = QueueReading.of(given).open()
+
+    sizes = [
+        len(payload)
+        for share in shares
+        for batch in leased(share.request, share.shard)
+        for payload in batch.column("payload").to_pylist()
+    ]
+
+    assert sizes == [size] * rows
+    again = [batch.num_rows for one in shares for batch in leased(one.request, one.shard)]
+    assert sum(again) == rows
 
 
 @given(

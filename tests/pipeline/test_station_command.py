@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,6 +23,7 @@ from headrace.spark.sources.settle_target import WRITING
 from headrace.spark.stations.__main__ import main
 from infra import PROJECT_ROOT
 from tests.pipeline.harness import AT_ONCE, PipelineHarness
+from tests.processes import free_port
 from tests.waiting import until
 
 SOON = 300.0  # seconds until a test gives up
@@ -100,8 +102,12 @@ def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
 ) -> None:
     pipeline.fill("in", 200)
 
-    with command(pipeline, tmp_path, "stations:sleepy") as reported:
+    port = free_port()
+    words = ("stations:sleepy", "--cloudwatch", f"--prometheus={port}")
+    with command(pipeline, tmp_path, *words) as reported:
         reported.wait_for_batch()
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+            served = answer.read().decode()
         reported.process.send_signal(signal.SIGTERM)
         code = reported.end()
 
@@ -109,6 +115,9 @@ def test_asked_to_end_it_finishes_its_batch_and_holds_nothing(
     assert reported.lines[-1]["ended"] == "stopped"
     moved = len(pipeline.tasks("out"))
     assert 0 < moved == reported.lines[-1]["moved"]
+    assert moved == sum(int(str(line["Tasks"])) for line in reported.lines if "_aws" in line)
+    moves = 'headrace_station_tasks_total{outcome="moved",station="stations:sleepy"} '
+    assert float(served.split(moves)[1].split()[0]) > 0
     assert pipeline.states("in") == {"ENQUEUED": 200 - moved}
     assert {task.attempts for task in pipeline.tasks("in")} == {0}
 

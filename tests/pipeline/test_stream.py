@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -117,6 +118,24 @@ def test_a_lease_that_lapsed_before_its_batch_ended_is_counted_though_no_heartbe
     assert "lapses" not in end
     assert later["lapses"] == 1
     assert caplog.text.count("has ended") == 1
+
+
+def test_the_progress_of_a_stream_has_the_backlog_and_the_age_of_the_oldest_ready_task(
+    filled: PipelineHarness, streams: Streams
+) -> None:
+    stream = streams.start()
+    end = stream.latestOffset(stream.initialOffset())
+    before = stream.reportLatestOffset()
+    succeed(filled, read(stream, stream.initialOffset(), end))
+    time.sleep(0.1)
+    stream.latestOffset(end)
+    after = stream.reportLatestOffset()
+
+    assert before is not None
+    assert after is not None
+    assert before["backlog"] == 30
+    assert 0 < before["oldest_ready_seconds"] < 60
+    assert (after["backlog"], after["oldest_ready_seconds"]) == (0, 0)
 
 
 def test_a_batch_that_is_committed_leaves_nothing_behind(

@@ -39,6 +39,8 @@ class SparkJob(NamedTuple):
                 value = value.isoformat()
             if isinstance(param, click.Argument):
                 words += value if isinstance(value, tuple) else [str(value)]
+            elif isinstance(value, tuple):
+                words.append(f"{param.opts[0]}={':'.join(map(str, value))}")
             elif value is True:
                 words.append(param.opts[0])
             elif value not in (None, False):
@@ -151,5 +153,16 @@ STATION_START: Final = SparkJob(
         click.Argument(["station"], metavar="MODULE:STATION...", nargs=-1, required=True),
         click.Option(["--drain"], is_flag=True, help="Stop when no task is due."),
         click.Option(["--until"], **INSTANT, help="Stop at this instant: +1h."),
+        click.Option(
+            ["--prometheus"],
+            type=params.listening,
+            metavar="[HOST:]PORT",
+            help="Serve metrics on this port, on this machine only unless HOST is given.",
+        ),
+        click.Option(
+            ["--cloudwatch"],
+            is_flag=True,
+            help="Print the metrics of each batch to stdout as CloudWatch's log lines.",
+        ),
     ),
 )

@@ -12,7 +12,8 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from headrace.runtime.function import emit, of_dispatcher, runs_again
+from headrace.runtime.function import runs_again
+from headrace.runtime.metrics import emit, of_dispatcher
 from headrace.runtime.pushing import dispatcher_of
 from headrace.runtime.wiring import current_service, prepare
 

@@ -13,7 +13,8 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
-from headrace.runtime.function import emit, of_reaper, runs_again
+from headrace.runtime.function import runs_again
+from headrace.runtime.metrics import emit, of_reaper
 from headrace.runtime.service import WORK_ON_ACTIONS, Service
 from headrace.runtime.wiring import current_service, prepare
 from headrace.store.call_scope import in_time

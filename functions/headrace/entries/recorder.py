@@ -10,7 +10,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from headrace.domain.errors import Unavailable
-from headrace.runtime.function import emit, of_recorder
+from headrace.runtime.metrics import emit, of_recorder
 from headrace.runtime.wiring import current_service, prepare
 from headrace.store.dynamo.stream import writes_of
 from headrace.store.services import invoke

@@ -1,25 +1,14 @@
-"""Parts of every Lambda function: its start, headers, further runs, and metrics.
-
-Metrics are lines of the log in CloudWatch's embedded metric format: a few numbers of the deployment
-as a whole.  The numbers of each queue are only in the API, because CloudWatch charges for every
-metric and month.
-"""
+"""Parts of every Lambda function: its start, headers and further runs."""
 
 import gc
-import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.domain.errors import Unavailable
 from headrace.safe_logging import safe_logger
-
-if TYPE_CHECKING:
-    from headrace.domain.transitions import Event as TaskEvent
 
 
 @contextmanager
@@ -81,50 +70,3 @@ def runs_again(function: str | None, run: Callable[[Event], object]) -> Iterator
             return True
 
         yield invoked
-
-
-# ------------------------------------------------------------------------------------------ metrics
-
-NAMESPACE: Final = "Headrace"
-DIMENSION: Final = "Stack"
-
-COUNT: Final = "Count"
-SECONDS: Final = "Seconds"
-
-Measured = Mapping[str, tuple[float, str]]
-"""Values by name, each with its unit."""
-
-
-def emit(stack: str | None, measured: Measured, now: datetime, out: TextIO | None = None) -> None:
-    """Write *measured* as metrics of *stack*; without a stack or a value, write nothing."""
-    if stack is None or not measured:
-        return
-    metrics = [{"Name": name, "Unit": unit} for name, (_, unit) in measured.items()]
-    directive = {"Namespace": NAMESPACE, "Dimensions": [[DIMENSION]], "Metrics": metrics}
-    line = {
-        "_aws": {"Timestamp": int(now.timestamp() * 1000), "CloudWatchMetrics": [directive]},
-        DIMENSION: stack,
-        **{name: value for name, (value, _) in measured.items()},
-    }
-    print(json.dumps(line), file=out or sys.stdout, flush=True)
-
-
-def of_reaper(reaped: Mapping[str, float]) -> Measured:
-    """Return the metrics of a pass of the reaper.
-
-    A pass that has not seen every queue leaves out the age of the oldest task.
-    """
-    taken_back = {"LeasesLapsed": (reaped["retried"] + reaped["dead_lettered"], COUNT)}
-    if reaped["throttled"] or reaped["unseen"]:
-        return taken_back
-    return {**taken_back, "OldestReadySeconds": (reaped["oldest_ready_seconds"], SECONDS)}
-
-
-def of_dispatcher(backing_off: int) -> Measured:
-    """Return the metrics of the dispatcher: the number of targets that ask for fewer requests."""
-    return {"TargetsBackingOff": (backing_off, COUNT)}
-
-
-def of_recorder(events: Mapping["TaskEvent", int]) -> Measured:
-    """Return the metrics of a batch of the recorder: the number of each event."""
-    return {event.capitalize(): (number, COUNT) for event, number in events.items()}

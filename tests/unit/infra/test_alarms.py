@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from headrace.domain.transitions import Event
-from headrace.runtime.function import NAMESPACE, of_dispatcher, of_reaper, of_recorder
+from headrace.runtime.metrics import NAMESPACE, of_dispatcher, of_reaper, of_recorder
 from infra.template import Template
 
 SECONDS_BY_RATE: Final = {"rate(1 minute)": 60}

@@ -15,7 +15,7 @@ from headrace.domain.queue import Queue
 from headrace.domain.task import TURN_LANE, State, Task
 from headrace.ops.delivery.queue_dequeue import QueueDequeue
 from headrace.ops.shared.commits import commit
-from headrace.ops.shared.lanes import ShardReader, some_due
+from headrace.ops.shared.lanes import ShardReader, oldest_ready_of, some_due
 from headrace.ops.shared.service_part import ServicePart
 
 _LOOK_EVERY: Final = timedelta(seconds=1)  # at the group
@@ -64,6 +64,13 @@ class ShardDeliveries(ServicePart):
             until = None if place.lane == TURN_LANE else now  # that lane is in another order
             due[place.shard] += self.store.count(place, until=until, now=None).number
         return due
+
+    def oldest_ready(self, queue: str) -> float | None:
+        """Return for how many seconds the oldest task of *queue* has been due; None without one.
+
+        Raises as due() does.
+        """
+        return oldest_ready_of(self.store, self.source(queue), self.now())
 
     def dequeue(
         self,

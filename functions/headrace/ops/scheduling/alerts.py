@@ -22,17 +22,15 @@ from headrace.domain.ids import new_task_id
 from headrace.domain.plan import TaskSpec
 from headrace.domain.queue import Queue
 from headrace.domain.queue_settings import AlertSettings
-from headrace.domain.task import State
 from headrace.domain.times import MICROSECOND, MINUTE, micros_of
 from headrace.domain.transitions import Event
-from headrace.ops.shared.lanes import oldest_ready
+from headrace.ops.shared.lanes import oldest_ready_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 from headrace.store.base import Record, every_record
 from headrace.store.records import queues as queue_records
 from headrace.store.records.queues import ALERTS
 
-_FIRST: Final = 20  # waiting tasks that are read in each place; all of them may have expired
 _PAGE: Final = 200
 _MICROSECONDS: Final = 6  # decimals of a second
 
@@ -158,20 +156,13 @@ class AlertPass:
         now, paused = self.alerts.now(), queue.settings.dequeuing_settings.dequeuing_paused
         oldest, dead, started = 0.0, 0, 0
         if settings.oldest_ready_seconds is not None and not paused:
-            oldest = self._oldest_ready(queue, now)
+            oldest = oldest_ready_of(self.alerts.store, queue, now) or 0.0
         limits_silence = settings.no_workers_for_seconds is not None
         needs_workers = limits_silence and not paused and queue.settings.target is None
         if settings.dead_per_minute is not None or needs_workers:
             dead, started = self._recent_events(queue.name, now)
         listened = not needs_workers or started > 0 or queue.name in self._queues_with_workers()
         return Measured(oldest, dead, listened)
-
-    def _oldest_ready(self, queue: Queue, now: datetime) -> float:
-        ages = (
-            oldest_ready(self.alerts.store.entries(place, until=now, limit=_FIRST).entries, now)
-            for place in queue.places(State.ENQUEUED)
-        )
-        return max((age for age in ages if age is not None), default=0.0)
 
     def _recent_events(self, queue: str, now: datetime) -> tuple[int, int]:
         """Return the deaths of the worse of the last two whole minutes, and recent deliveries."""

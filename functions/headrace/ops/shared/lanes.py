@@ -25,6 +25,7 @@ TurnKey: TypeAlias = tuple[datetime, datetime, str]
 
 _APART: Final = (TURN_LANE, RETURN_LANE)
 _AT_ONCE: Final = 1_000
+_FIRST: Final = 20
 
 
 def turn_of(queue: Queue, entry: Entry) -> TurnKey:
@@ -61,6 +62,18 @@ def oldest_ready(entries: Iterable[Entry], now: datetime) -> float | None:
         if entry.expires_at is None or entry.expires_at > now:
             return max(0.0, (now - entry.own_time).total_seconds())
     return None
+
+
+def oldest_ready_of(store: Store, queue: Queue, now: datetime) -> float | None:
+    """Return for how many seconds the oldest deliverable task of *queue* has been due.
+
+    None without one.  Reads the first few tasks of each place: those may all have expired.
+    """
+    ages = (
+        oldest_ready(store.entries(place, until=now, limit=_FIRST).entries, now)
+        for place in queue.places(State.ENQUEUED)
+    )
+    return max((age for age in ages if age is not None), default=None)
 
 
 def some_due(store: Store, place: Place, until: datetime) -> bool:

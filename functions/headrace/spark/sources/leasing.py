@@ -31,6 +31,7 @@ from headrace.ops.shared.leases import GroupStatuses, Leases, find_group
 from headrace.runtime.service import Service
 from headrace.spark.sources import QUEUE
 from headrace.spark.sources.claims import (
+    INLINE,
     GroupClaims,
     Lease,
     ShardShare,
@@ -70,7 +71,8 @@ class LeaseRequest:
 
     *rooms* is how many tasks each shard may give, always the same for one group.  *rate* is how
     many tasks a second the whole group may lease, None for any number.  *first* is the
-    number of its first shard among those of all queues that the group leases from.  *stream* is
+    number of its first shard among those of all queues that the group leases from.  *most_bytes* is
+    how many bytes of payloads a shard may give, about; None for any number.  *stream* is
     whether a micro-batch of a stream reads, which ends with its group; other reads fail then.
     *lapsed* is of a stream: the lease of this micro-batch had ended when the query planned it.
     """
@@ -82,6 +84,7 @@ class LeaseRequest:
     rooms: tuple[int, ...]
     rate: float | None = None
     first: int = 0
+    most_bytes: int | None = None
     stream: bool = False
     lapsed: bool = False
 
@@ -160,12 +163,16 @@ def _taken_back(request: LeaseRequest, page: pa.RecordBatch) -> list[bool]:
 def _lease(request: LeaseRequest, shard: int, room: int) -> Iterator[pa.RecordBatch]:
     shards = shard_deliveries(request.connection)
     limit = shared_limiter(request.connection, request.group, request.rate)
-    allowed = 0
+    allowed = taken = size = 0
 
     def page() -> int:
         nonlocal allowed
         limit.back(allowed)
-        allowed = limit.next(min(ROWS, room))
+        wanted = min(ROWS, room)
+        if request.most_bytes is not None:  # by the mean size so far; at first as if all were large
+            mean = size / taken if taken else INLINE
+            wanted = max(1, min(wanted, int((request.most_bytes - size) / max(1, mean))))
+        allowed = limit.next(wanted)
         return allowed
 
     try:
@@ -182,7 +189,11 @@ def _lease(request: LeaseRequest, shard: int, room: int) -> Iterator[pa.RecordBa
             for tasks in pages:
                 room -= len(tasks)
                 allowed -= len(tasks)
+                taken += len(tasks)
+                size += sum(len((task.payload or "").encode()) for task in tasks)
                 yield record_batch(tasks)
+                if request.most_bytes is not None and size >= request.most_bytes:
+                    return
             if room < before or not shards.contended(request.queue, shard):
                 return
             time.sleep(_PAUSE)  # another reader of this share or another worker is leasing them

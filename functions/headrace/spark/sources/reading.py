@@ -40,6 +40,7 @@ _POLL_SECONDS: Final = 5.0
 _FILE_POLL_SECONDS: Final = 0.5
 _FILE_PAUSE: Final = 0.05  # seconds; to look into a file costs nothing
 MOST_ROWS: Final = 1_000_000
+MOST_BYTES: Final = 1 << 40
 NAMING: Final = ("queue", "queues", "queue_pattern")
 _PAGE: Final = 250  # queues
 Shards: TypeAlias = int | Mapping[str, int]
@@ -57,6 +58,12 @@ READING: Final = (
     SourceOption("station", queue_name, "the worker's name on the tasks it takes", "spark"),
     SourceOption(
         "max_rows", whole(1, MOST_ROWS), "most tasks of a read, or of a micro-batch", 5_000
+    ),
+    SourceOption(
+        "max_bytes",
+        whole(1, MOST_BYTES),
+        "most bytes of payloads of a read or a micro-batch, about: each shard has an even part, and"
+        " stops at the task that reaches it",
     ),
     SourceOption(
         "lease_seconds",
@@ -112,6 +119,7 @@ class QueueReading:
     max_rows: int
     lease_seconds: float
     rate: float | None
+    max_bytes: int | None = None
     on_commit: OnCommit | None = None
     poll_after_seconds: float = _POLL_SECONDS
 
@@ -208,6 +216,15 @@ class QueueReading:
         due = [number for name in some for number in waiting[name]]
         return Plan({name: len(waiting[name]) for name in some}, due)
 
+    def oldest_ready(self) -> float | None:
+        """Return for how many seconds the oldest ready task has been due; None without one.
+
+        Raises as plan() does.
+        """
+        shards = shard_deliveries(self.connection)
+        ages = [age for name in self.names() if (age := shards.oldest_ready(name)) is not None]
+        return max(ages, default=None)
+
     def pause(self) -> float:
         """Return the seconds from a look that found nothing until the next."""
         if self.connection.url is not None:
@@ -271,6 +288,8 @@ class QueueReading:
         micro-batch of a *stream* has ended.  Raises as by_queue() does.
         """
         made: list[QueuePartition] = []
+        parts = sum(room > 0 for room in rooms)
+        most_bytes = self.max_bytes and max(1, self.max_bytes // max(1, parts))
         for queue, of in self.by_queue(shards).items():
             first = len(made)
             request = LeaseRequest(
@@ -281,6 +300,7 @@ class QueueReading:
                 tuple(rooms[first : first + of]),
                 self.rate,
                 first,
+                most_bytes,
                 stream,
                 lapsed,
             )

@@ -137,11 +137,11 @@ class QueueStream(api.DataSourceStreamReader, Drained):
 
     @override
     def reportLatestOffset(self) -> Offset | None:
-        """Return when the tables were last read, and the *backlog*: how many tasks were due then.
+        """Return *epoch*, *backlog* and *oldest_ready_seconds* as of the last look at the tables.
 
-        Spark shows it as ``latestOffset`` in the progress of the query, and asks often, so it makes
-        no request.  It is as of the last micro-batch, before that was read, or of the last look
-        that found nothing, and counts up to one page in each shard.
+        The backlog is the number of due tasks, counted up to one page in each shard.  Spark shows
+        the dictionary as ``latestOffset`` in the progress of the query, and asks often, so this
+        makes no request.  The last look was before the last micro-batch was read, or found nothing.
         """
         return self._backlog
 
@@ -153,7 +153,7 @@ class QueueStream(api.DataSourceStreamReader, Drained):
             return last
         epoch = max(micros_of(uses.now()), last["epoch"] + 1)
         if not reading.due(by=self._until):
-            self._backlog = {"epoch": epoch, "backlog": 0}
+            self._backlog = {"epoch": epoch, "backlog": 0, "oldest_ready_seconds": 0.0}
             self._idle.nothing(least=reading.pause())
             return last
         self._idle.found()
@@ -162,7 +162,8 @@ class QueueStream(api.DataSourceStreamReader, Drained):
         self._claims(group.id).note_planned(now=uses.now())
         self._lapsed_batches[group.id] = False
         self._beat(group.id)
-        self._backlog = {"epoch": epoch, "backlog": sum(plan.due)}
+        oldest = round(reading.oldest_ready() or 0.0, 3)
+        self._backlog = {"epoch": epoch, "backlog": sum(plan.due), "oldest_ready_seconds": oldest}
         rooms = rooms_by(reading.most(limit, sum(plan.due)), plan.due, group.id)
         offset: Offset = {"epoch": epoch, "group": group.id}
         offset |= {"shards": plan.shards, "rows": list(rooms)}

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,9 +28,10 @@ from pyspark.errors import (
 
 from headrace.cli.jobs import OUTPUT, STATION_START, parsed
 from headrace.domain.errors import HeadraceError, InvalidRequest
+from headrace.runtime.metrics import STATION, emit
 from headrace.spark.exit_codes import DONE, exit_code, first_line, silence_logs
 from headrace.spark.session import session
-from headrace.spark.stations.figures import Batch, Run, logged
+from headrace.spark.stations.figures import Batch, PrometheusFigures, Run, logged, of_batch
 from headrace.spark.stations.station import Station
 from headrace.spark.stations.together import FAIR, run_together
 
@@ -55,6 +56,8 @@ class StationCall(NamedTuple):
     station: tuple[str, ...]
     drain: bool
     until: datetime | None
+    prometheus: tuple[str, int] | None
+    cloudwatch: bool
     json: bool
     quiet: bool
 
@@ -71,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stop = threading.Event()
 
     def job() -> int:
-        with _stopped_by_signals(stop) as reinstall:
-            runs = _run(called, stop, reinstall)
+        with _stopped_by_signals(stop) as reinstall, _served(called.prometheus) as served:
+            runs = _run(called, stop, reinstall, served)
         for name, run in runs.items():
             print(json.dumps({**({"station": name} if len(runs) > 1 else {}), **run.body()}))
         return DONE
@@ -81,7 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(
-    called: StationCall, stop: threading.Event, reinstall: Callable[[], None]
+    called: StationCall,
+    stop: threading.Event,
+    reinstall: Callable[[], None],
+    served: PrometheusFigures | None,
 ) -> dict[str, Run]:
     stations = {name: load(name) for name in called.station}
     if len(stations) < len(called.station):
@@ -95,7 +101,7 @@ def _run(
     spark = session(f"headrace station {about}", **local, **CONF, **(FAIR if several else {}))
     reinstall()  # once more: Spark listens to Ctrl-C itself
     try:
-        announce = _announcer(as_lines=called.json, quiet=called.quiet, named=several)
+        announce = _announcer(called, served, named=several)
         given: dict[str, Any] = {"drain": called.drain, "until": called.until, "stop": stop}
         if several:
             return run_together(stations, spark, on_batch=announce, **given)
@@ -145,17 +151,45 @@ def _broken(module_name: str, error: Exception) -> InvalidRequest:
     return InvalidRequest(f"module {module_name}: {type(error).__name__}: {error}")
 
 
-def _announcer(*, as_lines: bool, quiet: bool, named: bool) -> Callable[[str, Batch], None]:
+def _announcer(
+    called: StationCall, served: PrometheusFigures | None, *, named: bool
+) -> Callable[[str, Batch], None]:
     def announce(name: str, batch: Batch) -> None:
         logged(batch)
-        if as_lines:
+        if served is not None:
+            served.add(name, batch)
+        if called.cloudwatch:
+            emit(name, of_batch(batch), datetime.now(UTC), dimension=STATION)
+        if called.json:
             body = {"station": name, **batch.body()} if named else batch.body()
             print(json.dumps(body, ensure_ascii=False), flush=True)
-        elif not quiet:
+        elif not called.quiet:
             line = f"{name} {batch.line()}" if named else batch.line()
             print(line, file=sys.stderr, flush=True)
 
     return announce
+
+
+@contextmanager
+def _served(where: tuple[str, int] | None) -> Iterator[PrometheusFigures | None]:
+    """Serve metrics to Prometheus while this lasts, if host and port are given."""
+    if where is None:
+        yield None
+        return
+    try:
+        from prometheus_client import start_http_server  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as error:
+        message = "--prometheus needs a package: pip install 'headrace[prometheus]'"
+        raise InvalidRequest(message) from error
+    figures = PrometheusFigures()
+    host, port = where
+    server, thread = start_http_server(port, host)
+    try:
+        yield figures
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 @contextmanager

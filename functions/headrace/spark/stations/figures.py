@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headrace.runtime.metrics import COUNT, SECONDS, Measured
+
 _LOG: Final = logging.getLogger("headrace.station")
 _SETTLED: Final = ("moved", "succeeded", "retried", "dead", "released")
 
@@ -101,6 +103,37 @@ class Run:
             "tasks_per_second": round(rate, 1),
             **dict(sorted(self.counts.items())),
         }
+
+
+def of_batch(batch: Batch) -> Measured:
+    """Return the metrics of *batch* for CloudWatch."""
+    return {
+        "Tasks": (batch.tasks, COUNT),
+        "Retried": (batch.counts.get("retried", 0), COUNT),
+        "Dead": (batch.counts.get("dead", 0), COUNT),
+        "BatchSeconds": (round(batch.seconds, 3), SECONDS),
+    }
+
+
+class PrometheusFigures:
+    """Counters of the batches of all stations of this process; needs ``headrace[prometheus]``."""
+
+    def __init__(self) -> None:
+        from prometheus_client import Counter as Total  # noqa: PLC0415 (an extra)
+        from prometheus_client import Summary  # noqa: PLC0415 (an extra)
+
+        self._tasks = Total(
+            "headrace_station_tasks", "Tasks by outcome.", labelnames=("station", "outcome")
+        )
+        self._seconds = Summary(
+            "headrace_station_batch_seconds", "Seconds of a batch.", labelnames=("station",)
+        )
+
+    def add(self, station: str, batch: Batch) -> None:
+        """Add *batch* of *station*."""
+        for outcome, number in batch.counts.items():
+            self._tasks.labels(station, outcome).inc(number)
+        self._seconds.labels(station).observe(batch.seconds)
 
 
 def logged(batch: Batch) -> None:

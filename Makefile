@@ -136,8 +136,12 @@ audit: $(AUDIT_VENV)/.ready ## Look up every locked package of Python and npm in
 local-template: $(VENV)/.ready ## Write anew what the local service needs of template.yaml
 	@$(PY) -m infra.template
 
+.PHONY: docs
+docs: $(VENV)/.ready ## Build the documentation site into build/site/
+	@$(PY) -m infra.site $(VENV)/bin/zensical
+
 .PHONY: coming-from
-coming-from: $(VENV)/.ready ## Write our side of the coming-from pages anew from docs/guide/coming-from.md
+coming-from: $(VENV)/.ready ## Write our side of the coming-from pages anew from docs/coming-from/index.md
 	@$(PY) -m infra.coming_from
 
 .PHONY: bench

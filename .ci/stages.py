@@ -87,6 +87,7 @@ def gate() -> list[Stage]:
         Stage("test-spark", f"-m {spark_marks()}", needs=[SPARK, NODE]),
         Stage("test-dynamodb", "-m gate", needs=[NODE]),
         Stage("check", needs=[PYTHON]),
+        Stage("docs", needs=[PYTHON]),
         Stage("test-browser", "-m gate", needs=[PYTHON, NODE]),
         Stage("demo", needs=[SPARK]),
         Stage("test-wheel", needs=[PYTHON]),

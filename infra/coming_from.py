@@ -1,6 +1,6 @@
 """Write our side of the pages for people who come from another queue.
 
-It stands once, in ``docs/guide/coming-from.md``, where a test runs it; each page shows it again
+It stands once, in ``docs/coming-from/index.md``, where a test runs it; each page shows it again
 below theirs, so that both are read together.  ``make coming-from`` runs this; a test compares.
 """
 
@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-GUIDE: Final = Path(__file__).parents[1] / "docs" / "guide"
-SOURCE: Final = GUIDE / "coming-from.md"
-PAGES: Final = sorted((GUIDE / "coming-from").glob("*.md"))
+FOLDER: Final = Path(__file__).parents[1] / "docs" / "coming-from"
+SOURCE: Final = FOLDER / "index.md"
+PAGES: Final = sorted(set(FOLDER.glob("*.md")) - {SOURCE})
 OURS: Final = "**Headrace**\n"
 
 _USE_CASE = re.compile(r"^(## \d+\. [^\n]*)\n(.*?)(?=^## )", re.MULTILINE | re.DOTALL)

@@ -78,7 +78,7 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
 
 # -- the tour of the guide leads over pages that are there, and names what stands on them ----------
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "console.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "console.md"
 STOPS = re.split(r"^Open `([^`]+)`\.$", GUIDE.read_text(), flags=re.MULTILINE)[1:]
 
 

@@ -1,4 +1,4 @@
-"""The stack: deployed, updated and deleted with SAM, as docs/guide/deploy.md says."""
+"""The stack: deployed, updated and deleted with SAM, as docs/how-to/deploy.md says."""
 
 import json
 import os

@@ -1,6 +1,6 @@
 """Work on behalf of a caller goes no further than the rights of that caller.
 
-The table in docs/guide/security.md names a test for each path.
+The table in docs/explanation/security.md names a test for each path.
 """
 
 from typing import Any

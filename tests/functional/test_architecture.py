@@ -15,7 +15,7 @@ import headrace
 from headrace import Client, Report
 
 PACKAGE = Path(headrace.__file__).parent
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 MODULES = {"Enqueue": 32, "Dequeue": 42, "Report": 37}
 """The most modules of the package that may run in one call, the SDK included."""
 

@@ -1,4 +1,4 @@
-"""The worker in a shell that docs/guide/cli.md shows, against the real local service."""
+"""The worker in a shell that docs/reference/cli.md shows, against the real local service."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 from infra.launch import launched
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "guide" / "cli.md").read_text()
+GUIDE = (ROOT / "docs" / "reference" / "cli.md").read_text()
 SECTION = GUIDE.partition("## A worker in a shell\n")[2].partition("\n## ")[0]
 HEADRACE = shlex.join([sys.executable, "-P", "-m", "headrace.cli.main"])
 SEND = "#!/bin/sh\ngrep -q @ || { echo 'no such address' >&2; exit 1; }\n"

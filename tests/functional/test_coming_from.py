@@ -11,7 +11,7 @@ import pytest
 from headrace.cli.session import CliSession
 from tests.unit.cli.cli_runner import invoke
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "coming-from.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "coming-from" / "index.md"
 BLOCK = re.compile(r"^```(python|pycon|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 VARYING = (

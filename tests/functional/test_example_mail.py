@@ -105,7 +105,7 @@ def test_subscribers_hear_of_the_week_on_monday(
 
 
 def test_the_guides_command_enqueues_a_mail(service: MemoryService, postbox: Postbox) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guide" / "examples.md").read_text()
+    guide = (Path(__file__).parents[2] / "docs" / "tutorials" / "examples.md").read_text()
     (queue, name, args) = re.findall(r"headrace enqueue (\S+) --task (\S+) '(.*)'", guide)[0]
     service.run(app)  # a worker makes the queue
     service.client.enqueue(queue, {"task": name, "args": json.loads(args)})

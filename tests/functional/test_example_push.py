@@ -77,7 +77,7 @@ def test_a_function_gets_the_task_as_its_event() -> None:
 
 @pytest.mark.parametrize("name", ["fastapi_receiver", "lambda_receiver"])
 def test_the_guide_shows_the_examples_as_they_are(name: str) -> None:
-    guide = (ROOT / "docs" / "guide" / "push.md").read_text()
+    guide = (ROOT / "docs" / "how-to" / "push.md").read_text()
     code = (ROOT / "examples" / "push" / f"{name}.py").read_text()
     shown = guide.split(f"# examples/push/{name}.py\n")[1].split("```")[0]
     assert shown.strip() in code

@@ -1,4 +1,4 @@
-"""The example of docs/guide/large-payloads.md, run as it stands."""
+"""The example of docs/how-to/large-payloads.md, run as it stands."""
 
 import os
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "large-payloads.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "large-payloads.md"
 
 
 EXAMPLES = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)

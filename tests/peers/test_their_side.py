@@ -13,7 +13,7 @@ from tests.peers import programs
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ["PEERS_PYTHON"])
-PAGES = ROOT / "docs" / "guide" / "coming-from"
+PAGES = ROOT / "docs" / "coming-from"
 MODULES = ROOT / "benchmarks" / "peers" / "node_modules"
 IN_CI = "CI" in os.environ
 """Where everything is installed: what is missing there is a failure, not left out."""

@@ -31,7 +31,7 @@ from infra.template import load_template
 DAY, NEXT = date(2026, 11, 21), date(2026, 11, 22)
 LONG_AGO = datetime(2026, 11, 20, tzinfo=UTC)
 FORMATS = ("iceberg", "delta")
-GUIDE = PROJECT_ROOT / "docs" / "lake.md"
+GUIDE = PROJECT_ROOT / "docs" / "how-to" / "lake.md"
 TYPES = {
     "string": pa.string(),
     "int": pa.int32(),

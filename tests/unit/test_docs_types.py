@@ -7,8 +7,10 @@ import pytest
 from mypy import api
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *map("docs/guide/{}.md".format, ("coming-from", "encryption", "tasks"))]
-PAGES += map("docs/guide/{}.md".format, ("large-payloads", "outbox", "workers"))
+PAGES = ["README.md", "docs/coming-from/index.md"]
+PAGES += map(
+    "docs/how-to/{}.md".format, ("encryption", "large-payloads", "outbox", "tasks", "workers")
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

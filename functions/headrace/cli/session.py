@@ -45,7 +45,7 @@ _NO_ANSWER: Final = re.compile(r"[A-Z]+ \S+ got no answer: (?:\[Errno -?\d+\] )?
 
 
 class Exit(IntEnum):
-    """The exit code of a command, as docs/guide/cli.md documents it."""
+    """The exit code of a command, as docs/reference/cli.md documents it."""
 
     DONE = 0  #: everything is done, and nothing is wrong
     FAILED = 1  #: it failed, or was done only in part, or `doctor` has advice

@@ -1,7 +1,7 @@
 """How payloads, results and progress become JSON text, and come back.
 
 The default is plain JSON.  A codec of one's own can encrypt them end to end, so that the service
-only ever sees ciphertext: `docs/guide/encryption.md` has one.
+only ever sees ciphertext: `docs/how-to/encryption.md` has one.
 """
 
 import json

@@ -3,8 +3,8 @@
 Every rule about which transition is legal, who may make it, its condition on the lease and its
 effect on the clock are in ``LIFECYCLE``.  The planner turns a row into a conditional change, the
 stores turn the change into a write, the API names a refusal from it, the diagram in
-docs/lifecycle.md is printed from it (``python -m headrace.domain.lifecycle``) and the tests walk
-all of it.
+docs/reference/lifecycle.md is printed from it (``python -m headrace.domain.lifecycle``) and the
+tests walk all of it.
 
 Rule of the file: code that asks "may this happen?" asks here.
 """

@@ -47,7 +47,7 @@ FINDINGS: Final[Mapping[str, str]] = {
     "expired",
     "lost": "never ended, and not in the table",
 }
-"""The kinds of findings, in the words of docs/lake.md."""
+"""The kinds of findings, in the words of docs/how-to/lake.md."""
 
 
 @dataclass(frozen=True, slots=True)

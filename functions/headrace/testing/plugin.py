@@ -1,7 +1,7 @@
 """The pytest plugin: fixtures that start nothing until a test uses them.
 
 ``headrace_service``, ``headrace_client``, ``headrace_clock`` and ``headrace_inline``.  Override
-``headrace_app`` to connect your app to them.  See ``docs/guide/testing.md``.
+``headrace_app`` to connect your app to them.  See ``docs/how-to/testing.md``.
 """
 
 import sys

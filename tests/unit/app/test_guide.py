@@ -10,7 +10,7 @@ import pytest
 
 from headrace.testing import inline
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "tasks.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs" / "how-to" / "tasks.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 
 

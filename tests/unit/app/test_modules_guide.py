@@ -13,7 +13,7 @@ from headrace.client.app.discovery import AppNotFound, find_app
 from headrace.testing import MemoryService
 from tests.unit.cli.cli_runner import Cli, invoke
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "modules.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs" / "how-to" / "modules.md").read_text()
 FILES = dict(re.findall(r"```python\n# (shop/\w+\.py)\n(.*?)```", GUIDE, re.DOTALL))
 
 

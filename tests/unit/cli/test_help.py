@@ -15,7 +15,7 @@ from headrace.cli.session import CliSession, Exit
 from tests.unit.cli.cli_runner import invoke
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs" / "guide" / "cli.md").read_text()
+GUIDE = (ROOT / "docs" / "reference" / "cli.md").read_text()
 
 
 def walk(group: CliGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:

@@ -54,7 +54,7 @@ def test_the_table_holds_the_moves_of_the_contract_and_no_others() -> None:
 
 
 def test_the_documentation_shows_the_diagram_and_the_table() -> None:
-    page = (ROOT / "docs" / "lifecycle.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "lifecycle.md").read_text(encoding="utf-8")
 
     assert f"\n```mermaid\n{diagram()}\n```\n" in page
     assert f"\n\n{table()}\n\n" in page

@@ -53,7 +53,7 @@ def test_an_old_key_reads_until_it_is_dropped() -> None:
 
 
 def test_the_guides_lines_run_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "guide" / "encryption.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "encryption.md").read_text()
     monkeypatch.setenv("MAIL_SECRET", KEY.decode())
     monkeypatch.setenv("HEADRACE_URL", "http://queue.test")
     monkeypatch.setenv("HEADRACE_KEY", "hr_secret")

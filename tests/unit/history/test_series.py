@@ -78,10 +78,10 @@ def test_a_file_that_is_no_series_is_refused(content: bytes) -> None:
         read(content, hours=True)
 
 
-# -- the tables in docs/lake.md --------------------------------------------------------------------
+# -- the tables in docs/how-to/lake.md -------------------------------------------------------------
 
 ROOT = Path(__file__).parents[3]
-DOCS = (ROOT / "docs" / "lake.md").read_text()
+DOCS = (ROOT / "docs" / "how-to" / "lake.md").read_text()
 
 
 def test_the_docs_have_every_table_as_it_is_declared() -> None:

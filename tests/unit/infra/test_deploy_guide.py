@@ -13,7 +13,7 @@ from benchmarks import bill
 from infra import PROJECT_ROOT
 from infra.template import Template
 
-GUIDE: Final = (PROJECT_ROOT / "docs" / "guide" / "deploy.md").read_text()
+GUIDE: Final = (PROJECT_ROOT / "docs" / "how-to" / "deploy.md").read_text()
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
 
 
@@ -94,7 +94,7 @@ def test_the_line_that_takes_the_tables_out_of_the_template_runs(
 # -- the operations guide --------------------------------------------------------------------------
 
 DOCS: Final = PROJECT_ROOT / "docs"
-OPERATIONS: Final = (DOCS / "operations.md").read_text()
+OPERATIONS: Final = (DOCS / "how-to" / "operations.md").read_text()
 ANSWERS: Final = {
     part.partition("\n")[0]: part for part in re.split(r"^### ", OPERATIONS, flags=re.MULTILINE)[1:]
 }

@@ -8,7 +8,7 @@ import pytest
 
 from infra.template import Template
 
-POLICY: Final = Path(__file__).parents[3] / "docs" / "guide" / "deployer-policy.json"
+POLICY: Final = Path(__file__).parents[3] / "docs" / "how-to" / "deployer-policy.json"
 SERVICES: Final = {
     "AWS::ApiGateway::Account": "apigateway",
     "AWS::CloudWatch::Alarm": "cloudwatch",

@@ -84,7 +84,7 @@ def test_the_image_runs_as_an_unprivileged_user() -> None:
 
 # -- the package for EMR Serverless ----------------------------------------------------------------
 
-DOCS = (PROJECT_ROOT / "docs" / "guide" / "spark-on-aws.md").read_text()
+DOCS = (PROJECT_ROOT / "docs" / "how-to" / "spark-on-aws.md").read_text()
 
 
 def pins(path: Path) -> set[str]:
@@ -124,7 +124,7 @@ def test_an_environment_is_a_stack_of_its_own_that_may_be_deployed(name: str) ->
     deploy = CONFIG[name]["deploy"]["parameters"]
 
     assert len(set(others)) == len(NAMES)
-    assert all(stack.startswith("headrace") for stack in others)  # docs/guide/deployer-policy.json
+    assert all(stack.startswith("headrace") for stack in others)  # docs/how-to/deployer-policy.json
     assert (deploy["capabilities"], deploy["resolve_s3"]) == ("CAPABILITY_IAM", True)
 
 

@@ -12,7 +12,7 @@ import pytest
 from headrace.testing import MemoryService
 
 ROOT = Path(__file__).parents[3]
-GUIDE = (ROOT / "docs" / "guide" / "outbox.md").read_text()
+GUIDE = (ROOT / "docs" / "how-to" / "outbox.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 FOR_DJANGO = [code for code in CODE if code.startswith("# ")]
 FOR_SQLALCHEMY = [code for code in CODE if code not in FOR_DJANGO]

@@ -7,7 +7,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "testing.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "testing.md"
 
 
 def files() -> dict[str, str]:

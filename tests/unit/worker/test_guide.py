@@ -15,7 +15,7 @@ from headrace.client.worker import settings
 from headrace.client.worker.settings import WorkerOptions, WorkerSettings
 from headrace.client.worker.worker import Worker
 
-GUIDE = (Path(__file__).parents[3] / "docs" / "guide" / "workers.md").read_text()
+GUIDE = (Path(__file__).parents[3] / "docs" / "how-to" / "workers.md").read_text()
 SETTINGS = GUIDE.partition("## Settings")[2].partition("\n## ")[0]
 CODE = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 FOR_TESTS = {"self", "app", "client", "monotonic", "now", "chance", "options"}

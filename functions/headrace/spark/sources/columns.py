@@ -1,6 +1,6 @@
 """The columns of a task, as ``headrace.table`` and ``headrace.export`` show it.
 
-They carry the names of the API where it has one; ``docs/guide/stations.md`` shows them as a table.
+They carry the names of the API where it has one; ``docs/how-to/stations.md`` shows them as a table.
 Needs neither Spark nor Arrow.
 """
 

@@ -1,0 +1,79 @@
+"""Copy docs/ to build/docs/, from where the site is built, and build it.
+
+Pages link to tests, examples and modules.  The copy gets these files too, as text, so that the
+site is complete wherever it is opened.  ``make docs`` runs this.
+"""
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+DOCS: Final = ROOT / "docs"
+STAGE: Final = ROOT / "build" / "docs"
+SITE: Final = ROOT / "build" / "site"
+SHIM: Final = "https://unpkg.com/iframe-worker/shim"
+"""What search needs where pages come from the file system; the site brings its own copy."""
+LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
+
+
+def stage() -> None:
+    """Copy every page, with links to files outside docs/ leading to copies of those files."""
+    shutil.rmtree(STAGE, ignore_errors=True)
+    shutil.copytree(DOCS, STAGE)
+    outside: set[Path] = set()
+    for page in DOCS.glob("**/*.md"):
+        link = functools.partial(_link, page, outside)
+        (STAGE / page.relative_to(DOCS)).write_text(LINK.sub(link, page.read_text()))
+    for file in outside:
+        copy = _copy_of(file)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+    index = STAGE / "decisions" / "index.md"
+    if not index.exists():
+        index.write_text(_decisions())
+
+
+def _link(page: Path, outside: set[Path], found: re.Match[str]) -> str:
+    name, target, anchor = found.groups()
+    file = (page.parent / target).resolve()
+    if file.is_relative_to(DOCS) and file.is_file():
+        return found[0]
+    if not file.is_file():  # a folder, which a browser cannot show
+        return str(name)
+    outside.add(file)
+    staged = STAGE / page.relative_to(DOCS)
+    return f"[{name}]({os.path.relpath(_copy_of(file), staged.parent)}{anchor or ''})"
+
+
+def _copy_of(file: Path) -> Path:
+    return STAGE / "source" / f"{file.relative_to(ROOT)}.txt"
+
+
+def _decisions() -> str:
+    """Return a page that lists the decisions."""
+    lines = ["# Decisions", "", "Choices that a good engineer would otherwise undo.", ""]
+    for page in sorted((DOCS / "decisions").glob("0*.md")):
+        title = page.read_text().partition("\n")[0].lstrip("# ")
+        lines.append(f"- [{title}]({page.name})")
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    """Build the site into build/site/, and return the exit code."""
+    stage()
+    command = [sys.argv[1], "build", "--clean", "--strict"]
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode  # noqa: S603 (our own)
+    for page in SITE.glob("**/*.html"):
+        own = os.path.relpath(SITE / "assets" / "iframe-worker.js", page.parent)
+        page.write_text(page.read_text().replace(SHIM, own))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""The documentation site has every page, and needs nothing outside of it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from infra import site
+
+NAV = (site.ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    named = re.findall(r"[\w/-]+\.md", NAV)
+    pages = [
+        str(page.relative_to(site.DOCS))
+        for page in site.DOCS.glob("**/*.md")
+        if page.parent.name != "decisions"
+    ]
+
+    assert len(named) == len(set(named))
+    assert set(named) - {"decisions/index.md"} == set(pages)
+
+
+def test_links_to_files_outside_the_docs_lead_to_copies_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "STAGE", tmp_path)
+
+    site.stage()
+
+    for page in tmp_path.glob("**/*.md"):
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+        for target in re.findall(r"\]\(([^)#:\s]+)[#)]", text):
+            file = (page.parent / target).resolve()
+            assert file.is_relative_to(tmp_path), f"{page.name}: {target}"
+            assert file.is_file(), f"{page.name}: {target}"

@@ -26,9 +26,9 @@ from headrace.store.call_scope import Meter, acting, metered
 
 from . import urls
 from .kept_forms import RESUME, go_on, kept_form, shown_again
-from .pages import BouncePage, ErrorPage, Flash, Frame, Page, PageCost, Who
+from .pages import BouncePage, ErrorPage, Flash, Frame, PageCost, Who
 from .parts import Link
-from .render import render
+from .render import etag, render
 from .request import ConsoleRequest, read_request
 from .request_context import RequestContext, check_form, from_elsewhere
 from .routes import ConsoleResponse, ConsoleRoute, Redirect, Reply, SignedIn, cookie, routes
@@ -37,7 +37,6 @@ from .views import navigation, signin
 from .views.static import assets
 
 _FLASH_SECONDS: Final = 60
-_WHOLE: Final = "whole"  # a page that refreshes itself asks for all of it
 _log: Final = logging.getLogger("headrace.console")
 _log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above that
 
@@ -90,8 +89,7 @@ def _enter(request: ConsoleRequest, use: Service) -> RequestContext:
     if named is None:
         return context
     try:
-        # A page that refreshes itself is nobody at work.
-        session, principal = use.sessions.resume(*named, active=request.parts is None)
+        session, principal = use.sessions.resume(*named, active=not request.refresh)
     except Unauthenticated:
         return context
     return replace(context, principal=principal, session=session)
@@ -156,7 +154,7 @@ def _note_refusal(
 
 def _redirect_to_sign_in(context: RequestContext) -> Reply:
     request = context.request
-    if request.parts is not None:
+    if request.refresh:
         raise Unauthenticated("the session is over: sign in again")
     kept = kept_form(request, context.signing) if request.method == "POST" else None
     if kept is not None and _path_of(kept.target, request.urls) not in (None, urls.SIGN_OUT):
@@ -190,11 +188,6 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
             )
             cookies = (*cookies, cookie(request, FLASH, value, seconds=_FLASH_SECONDS))
         return ConsoleResponse(status=303, headers={"Location": reply.url}, cookies=cookies)
-    if request.parts == _WHOLE:
-        frame = _frame(context, call, nonce=_nonce(context), flash=None)
-        return ConsoleResponse(render(reply, frame), reply.http_status)
-    if request.parts is not None:
-        return _parts(reply, context, call)
     cookies = ()
     nonce = _nonce(context)
     if not nonce:
@@ -202,13 +195,22 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
         value = context.signing.write(DOOR, nonce)
         cookies = (cookie(request, DOOR, value, seconds=int(DOOR_LASTS.total_seconds())),)
     flash = None
-    if FLASH in request.cookies:
+    if FLASH in request.cookies and not request.refresh:
         cookies = (*cookies, cookie(request, FLASH, "", seconds=0))
         match context.signing.read(FLASH, request.cookies[FLASH]):
             case [str(kind), str(text), str(undo)]:
                 flash = Flash(kind, text, undo)
-    frame = _frame(context, call, nonce=nonce, flash=flash)
-    return ConsoleResponse(render(reply, frame), reply.http_status, cookies=cookies)
+    html = render(reply, _frame(context, call, nonce=nonce, flash=flash))
+    if request.method != "GET" or reply.http_status != HTTPStatus.OK:
+        return ConsoleResponse(html, reply.http_status, cookies=cookies)
+    tag = etag(html)
+    same = tag in request.headers.get("if-none-match", "")
+    return ConsoleResponse(
+        "" if same else html,
+        HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK,
+        headers={"ETag": tag},
+        cookies=cookies,
+    )
 
 
 def _go_on(reply: SignedIn, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
@@ -218,14 +220,6 @@ def _go_on(reply: SignedIn, context: RequestContext, call: _ConsoleCall) -> Cons
     page = go_on(reply.kept, context, has_page=path is not None and _page_of(path) is not None)
     frame = _frame(context, call, nonce=_nonce(context), flash=None)
     return ConsoleResponse(render(page, frame), page.http_status, cookies=reply.cookies)
-
-
-def _parts(page: Page, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
-    frame = _frame(context, call, nonce=_nonce(context), flash=None)
-    try:
-        return ConsoleResponse(render(page, frame, parts=context.request.parts), page.http_status)
-    except LookupError:
-        raise NotFound("this page has no such part") from None
 
 
 def _frame(

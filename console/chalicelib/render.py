@@ -5,9 +5,11 @@ is for what is sent back or copied, which must stay as it is), and a name that a
 is an error.  Templates get ``page`` and ``frame``, both frozen, and compute nothing.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,25 +24,23 @@ from .pages import Frame, Page
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _TIME: Final = Markup('<time datetime="{}" title="{}" data-{}>{}</time>')
+_AS_OF: Final = re.compile("<time [^>]*data-as-of>[^<]*")
+_RELATIVE: Final = re.compile("(<time [^>]*data-ago>)[^<]*")
 
 
-def render(page: Page, frame: Frame, *, parts: str | None = None) -> str:
-    """Return the HTML of *page*, or of some *parts* of it: blocks whose names begin with live.
+def render(page: Page, frame: Frame) -> str:
+    """Return the HTML of *page*."""
+    return environment().get_template(page.template).render(page=page, frame=frame)
 
-    Raises LookupError for a part that the page does not have.
+
+def etag(html: str) -> str:
+    """Return the weak ETag of a page.
+
+    It ignores what passing time alone changes: the text of relative times, how old the figures
+    are, and the cost in the footer.
     """
-    template = environment().get_template(page.template)
-    names: Mapping[str, Any] = {"page": page, "frame": frame}
-    if parts is None:
-        return template.render(names)
-    wanted = dict.fromkeys(parts.split())  # each once, however often it is named
-    if not all(part.startswith("live") for part in wanted):
-        raise LookupError(parts)
-    context = template.new_context(dict(names))
-    return "".join(
-        f'<div data-live="{part}">{"".join(template.blocks[part](context))}</div>'
-        for part in wanted
-    )
+    shown, _, _ = _RELATIVE.sub(r"\1", _AS_OF.sub("", html)).partition('<footer class="foot">')
+    return f'W/"{sha256(shown.encode()).hexdigest()[:20]}"'
 
 
 @cache
@@ -64,6 +64,7 @@ def environment() -> Environment:
         "cut": formatting.cut,
         "exact": escape,
         "ago": _ago,
+        "as_of": _as_of,
         "clock": _clock,
         "instant": formatting.rfc3339,
     }
@@ -79,12 +80,16 @@ def _escape_unseen(value: object) -> object:
 
 
 @pass_context
-def _ago(context: Context, at: datetime) -> Markup:
+def _ago(context: Context, at: datetime, mark: str = "ago") -> Markup:
     """Return an instant as relative text, the instant itself in the element."""
-    now: datetime = context["frame"].now
-    return _TIME.format(
-        formatting.rfc3339(at), formatting.clock(at), "ago", formatting.ago(at, now)
-    )
+    words = formatting.ago(at, context["frame"].now)
+    return _TIME.format(formatting.rfc3339(at), formatting.clock(at), mark, words)
+
+
+@pass_context
+def _as_of(context: Context, at: datetime) -> Markup:
+    """Return the age of the figures, which a refresh renews if nothing else has changed."""
+    return _ago(context, at, "ago data-as-of")
 
 
 def _clock(at: datetime) -> Markup:

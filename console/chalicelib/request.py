@@ -32,7 +32,7 @@ class ConsoleRequest:
     cookies: Mapping[str, str]
     source: str
     request_id: str
-    parts: str | None = None  #: the parts of the page that are wanted, None for all
+    refresh: bool = False  #: whether the page refreshes itself, without a person's doing
     insecure_cookies: bool = False  #: whether the service allows cookies over plain http
 
     @property
@@ -85,7 +85,7 @@ def read_request(
         cookies=_cookies(headers.get("cookie", "")),
         source=str((context.get("identity") or {}).get("sourceIp") or ""),
         request_id=request_id,
-        parts=headers.get("x-part"),
+        refresh="x-refresh" in headers,
         insecure_cookies=insecure_cookies,
     )
 

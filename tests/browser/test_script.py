@@ -98,6 +98,25 @@ def test_the_whole_page_is_refreshed_with_its_buttons(console: Console, enter: E
         console.client.resume_queue("nightly")
 
 
+def test_a_banner_says_why_a_page_is_no_longer_live(enter: Enter) -> None:
+    user, _ = at_ease(enter)
+    banner = user.page.locator("[data-stale]")
+    user.page.route("**/console/queues/mail*", lambda route: route.abort())
+    user.page.clock.run_for(_LOOK)
+    user.page.get_by_role("button", name="Retry now").wait_for()
+    assert "The service does not answer. The page shows" in banner.inner_text()
+
+    user.page.unroute("**/console/queues/mail*")
+    pass_time(user)  # the next try comes within five seconds
+    banner.wait_for(state="hidden")
+
+    user.context.clear_cookies()
+    user.page.clock.run_for(_LOOK)
+    banner.get_by_role("link", name="Sign in").wait_for()
+    assert "You are signed out." in banner.inner_text()
+    user.complaints.clear()  # the browser reports both failures
+
+
 def test_a_drag_over_a_chart_shows_that_time_closer(enter: Enter) -> None:
     user = enter(script=True).go("/console/queues/mail")
     box = user.page.locator(".plot").first.bounding_box()

@@ -273,3 +273,27 @@ def rows(shown: Shown) -> list[Element]:
         each for name in ("tasks", "queues") for each in shown.page.all("table", class_=name)
     ]
     return table.one("tbody").all("tr")
+
+
+def test_a_refresh_gets_304_until_the_page_changes(admin: Browser) -> None:
+    url = f"/console/queues/{admin.queue()}"
+    admin.clock.forward(10)  # the charts move on with each minute
+    first = admin.get(url)
+    admin.clock.forward(2)
+    tag = {"X-Refresh": "1", "If-None-Match": first.headers["etag"]}
+    same = admin.get(url, **tag)
+    assert (same.status, same.body) == (304, "")
+
+    [task] = admin.put("mail", delay_in_seconds=60)
+    changed = admin.get(url, **tag)
+    assert changed.status == 200
+    assert task in changed.body
+
+    task_page = admin.get(f"/console/tasks/{task}")
+    admin.clock.forward(2)
+    tag = {"X-Refresh": "1", "If-None-Match": task_page.headers["etag"]}
+    assert admin.get(f"/console/tasks/{task}", **tag).status == 304
+
+
+def test_a_refresh_without_a_session_is_refused_and_leads_nowhere(admin: Browser) -> None:
+    assert admin.another().get("/console", **{"X-Refresh": "1"}).status == 401

@@ -1,5 +1,6 @@
 """The service on one machine behind a proxy: with TLS, under another name, under a path."""
 
+import gzip
 import hashlib
 import html
 import http.client
@@ -82,6 +83,18 @@ def test_an_upload_goes_where_the_client_sees_the_service(proxy: Proxy, tmp_path
     assert url.startswith(f"{PUBLIC}/v1/payloads/")
     answer, text = proxy("PUT", url.removeprefix(PUBLIC), content)
     assert answer.status == 200, text
+
+
+def test_pages_are_compressed_for_clients_that_accept_it(service: Launched) -> None:
+    connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=30)
+    connection.request("GET", "/console/sign-in", headers={"Accept-Encoding": "gzip, br"})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+
+    assert answer.headers["Content-Encoding"] == "gzip"
+    assert len(body) < 2_000
+    assert b"Sign in" in gzip.decompress(body)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const EVERY = 5000; // milliseconds between two looks
+  const LONGEST = 5000; // milliseconds between two refreshes, also while the service is away
   const each = (selector, act, root = document) => root.querySelectorAll(selector).forEach(act);
 
   // ---- Times: relative text kept right, the viewer's own clock on hover.
@@ -77,10 +77,14 @@
   const onOff = document.querySelector("[data-live-switch]");
   const note = document.querySelector("[data-live-note]");
   const KEY = "headrace-live";
-  const LATEST = 60000; // milliseconds between two looks, where there is no answer
-  const PAUSE = 200; // milliseconds between two looks for what is rare
-  let failed = 0; // looks in a row
+  const PATIENCE = 10000; // milliseconds until a refresh without an answer has failed
+  const PAUSE = 200; // milliseconds between two steps of a search
+  const every = tools ? Number(tools.dataset.every) * 1000 : LONGEST;
+  const stale = document.querySelector("[data-stale]");
+  let failed = 0; // refreshes in a row
   let drawn = Date.now();
+  let tag = ""; // of the page as it is shown
+  let next; // the timer of the next refresh
 
   function busy() {
     if (document.querySelector("[data-look-on]")) return "while it looks on";
@@ -96,15 +100,28 @@
     return "";
   }
 
-  async function refresh() {
-    const answer = await fetch(location.href, {
-      headers: { "X-Part": "whole" }, credentials: "same-origin", redirect: "error",
+  function ask(url, headers) {
+    return fetch(url, {
+      headers: { "X-Refresh": "1", ...headers },
+      credentials: "same-origin", redirect: "error", signal: AbortSignal.timeout(PATIENCE),
     });
-    if (!answer.ok) throw new Error(answer.status);
-    const text = await answer.text();
+  }
+
+  async function refresh() {
+    const answer = await ask(location.href, tag ? { "If-None-Match": tag } : {});
     const date = Date.parse(answer.headers.get("Date") || "");
     if (date) ahead = Math.abs(Date.now() - date) > 5000 ? Date.now() - date : 0;
+    if (answer.status === 304) {
+      each("[data-as-of]", (time) => {
+        time.dateTime = new Date(Date.now() - ahead).toISOString();
+        time.removeAttribute("title");
+      });
+      return;
+    }
+    if (!answer.ok) throw answer;
+    const text = await answer.text();
     if (busy()) return;
+    tag = answer.headers.get("ETag") || "";
     const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
     const main = document.querySelector("main"), active = document.activeElement;
     become(main, fresh);
@@ -173,8 +190,21 @@
     setTimeout(() => element.classList.remove("changed"), 2000);
   }
 
-  // After a failure it tries again, each time later, and says how old the page is by now.
+  // Says why the page is no longer live and how old it is, and offers the way on.
+  function tellStale(status) {
+    const at = new Date(drawn).toLocaleTimeString();
+    const why = {
+      401: "You are signed out.", 403: "This key can no longer see this page.",
+      404: "This page no longer exists.", 410: "This page no longer exists.",
+    }[status] || "The service does not answer.";
+    stale.querySelector("[data-why]").textContent = `${why} The page shows ${at}.`;
+    stale.querySelector("a").hidden = status !== 401;
+    stale.querySelector("button").hidden = status === 401;
+    stale.hidden = false;
+  }
+
   async function look() {
+    clearTimeout(next);
     const why = document.hidden ? "while hidden" : busy();
     if (!onOff.checked || why) {
       note.textContent = onOff.checked ? `paused ${why}` : "";
@@ -184,31 +214,31 @@
         failed = 0;
         drawn = Date.now();
         note.textContent = "";
-      } catch {
+        stale.hidden = true;
+      } catch (fault) {
         failed += 1;
-        note.textContent = `no answer: as of ${new Date(drawn).toLocaleTimeString()}, tries again`;
+        tellStale(fault.status);
       }
     }
-    setTimeout(look, Math.min(EVERY * 2 ** failed, LATEST));
+    clearTimeout(next);
+    next = setTimeout(look, Math.min(every * 2 ** failed, LONGEST));
   }
 
-  // ---- Looking on: what no index knows is looked for bit by bit, until something is found.
+  // ---- A search without an index continues step by step until it finds something.
 
   async function lookOn() {
     const on = document.querySelector("[data-look-on]");
     if (!on) return;
     if (!document.hidden) {
       try {
-        const answer = await fetch(on.href, {
-          headers: { "X-Part": "live_tasks" }, credentials: "same-origin", redirect: "error",
-        });
+        const answer = await ask(on.href);
         if (!answer.ok) return;
-        const fresh = new DOMParser().parseFromString(`<body>${await answer.text()}</body>`, "text/html");
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
         if (!fresh.querySelector("[data-look-on]")) {
           location.replace(on.href);
           return;
         }
-        on.closest(".empty").replaceWith(fresh.querySelector(".empty"));
+        on.closest(".empty").replaceWith(fresh.querySelector("[data-look-on]").closest(".empty"));
       } catch { return; }
     }
     setTimeout(lookOn, PAUSE);
@@ -283,6 +313,9 @@
       try { localStorage.setItem(KEY, onOff.checked ? "on" : "off"); } catch { /* no storage */ }
       note.textContent = "";
     });
-    setTimeout(look, EVERY);
+    stale.querySelector("button").addEventListener("click", look);
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); });
+    window.addEventListener("online", look);
+    next = setTimeout(look, every);
   }
 })();

@@ -6,6 +6,7 @@ own, so that other requests always find a free thread.
 """
 
 import asyncio
+import gzip
 import importlib
 import re
 import sys
@@ -46,6 +47,9 @@ _OPEN_BODY_BYTES: Final = 64 * KIB  # a larger body needs a valid key before it 
 _CALL_SECONDS: Final = 28.0  # as the functions in template.yaml
 _OF_THE_SERVER: Final = {"content-length", "connection", "transfer-encoding", "date", "server"}
 """Headers of answers that only the server sets."""
+
+_COMPRESSED: Final = 1024  # bytes from which on a page is compressed, as in template.yaml
+_LEVEL: Final = 5  # of gzip
 
 _INSTALLED_CONSOLE: Final = Path(__file__).parents[1] / "console"
 _CHECKOUT: Final = Path(__file__).resolve().parents[3]  # where no console is installed
@@ -293,7 +297,11 @@ class LocalApp:
         given = {name.lower() for name, _ in answer.headers}
         headers_ = [pair for pair in answer.headers if pair[0].lower() not in _OF_THE_SERVER]
         headers_ += [pair for pair in ALWAYS.items() if pair[0].lower() not in given]
-        return replace(answer, headers=headers_)
+        body = answer.body
+        if len(body) >= _COMPRESSED and "gzip" in request.headers.get("accept-encoding", ""):
+            headers_ += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+            body = gzip.compress(body, _LEVEL, mtime=0)
+        return replace(answer, headers=headers_, body=body)
 
 
 def _verify_key(key: str) -> object:

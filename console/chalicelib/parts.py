@@ -16,13 +16,15 @@ _UNFOLDED: Final = 2_000  # letters of a text that are shown at once
 class Link:
     """A link; ``current`` when it leads to the page that it is on.
 
-    ``danger`` when what it begins, behind a confirmation, cannot be undone.
+    ``danger`` when what it begins, behind a confirmation, cannot be undone.  ``label`` is what a
+    screen reader says instead of the text.
     """
 
     text: str
     url: str
     current: bool = False
     danger: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

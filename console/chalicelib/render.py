@@ -67,6 +67,7 @@ def environment() -> Environment:
         "as_of": _as_of,
         "clock": _clock,
         "instant": formatting.rfc3339,
+        "kind": lambda value: type(value).__name__,
     }
     made.filters.update(filters)
     return made

@@ -177,7 +177,8 @@ class Browser:
             if each.tag == "input" and "name" in each.attributes:
                 if each.attributes.get("type") == "checkbox":
                     continue
-                own[each.attributes["name"]] = each.attributes.get("value", "")
+                value = each.attributes.get("value", "")
+                own[each.attributes["name"]] = [*own.get(each.attributes["name"], ()), value]
             if each.tag == "select":
                 chosen = [o for o in each.all("option") if "selected" in o.attributes]
                 options = chosen or each.all("option")

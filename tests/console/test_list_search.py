@@ -131,7 +131,7 @@ def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Brow
 @pytest.mark.parametrize(
     ("name", "head", "first"),
     [
-        ("workers", "Heard of", "bob:2"),
+        ("workers", "Last seen", "bob:2"),
         ("batches", "Ended", "night"),
         ("audit", "Action", "create key"),
     ],

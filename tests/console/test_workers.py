@@ -1,18 +1,26 @@
 """The workers' pages: who is alive, late or gone, what they are at, who may quiet or stop them."""
 
+import re
+
 import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.worker import WorkerHeartbeat
+from headrace.ops.delivery.reports import ReportStatus
 from tests.console.conftest import Browser, Shown
 
 
 def beat(
-    browse: Browser, name: str, *queues: str, running: tuple[str, ...] = (), **more: int
+    browse: Browser,
+    name: str,
+    *queues: str,
+    running: tuple[str, ...] = (),
+    version: str = "1.4.2",
+    **more: int,
 ) -> None:
     started = browse.clock()
     heartbeat = WorkerHeartbeat(
-        name, queues or ("mail",), started, more.get("concurrency", 8), running, "1.4.2"
+        name, queues or ("mail",), started, more.get("concurrency", 8), running, version
     )
     browse.use.workers.alive(heartbeat)
 
@@ -42,7 +50,7 @@ def test_workers_are_alive_late_or_gone_with_what_they_are_at(admin: Browser) ->
     assert " alive " in found["busy.example:3"]
     assert "busy.example 1.4.2 mail 5 of 8" in found["busy.example:3"]
     assert found["busy.example:3"].count("20 s") == 3
-    assert "and 2 more, as it said" in found["busy.example:3"]
+    assert "+2 more (as reported)" in found["busy.example:3"]
     assert " gone " in found["dead.example:1"]
     assert " late " in found["late.example:2"]
 
@@ -98,3 +106,38 @@ def test_only_operators_of_all_its_queues_may_quiet_a_worker(admin: Browser) -> 
     assert admin.get("/console/worker?name=nobody").status == 404
     assert admin.get("/console/worker/praise?name=ada%3A1").status == 404
     assert admin.get("/console/worker").status == 303
+
+
+def test_all_workers_of_a_version_are_stopped_and_the_list_shows_how_they_drain(
+    admin: Browser,
+) -> None:
+    admin.queue("mail")
+    for _ in range(2):
+        admin.put("mail")
+    [done] = admin.take("mail", worker="ada:1")
+    admin.clock.forward(50)
+    admin.say(done, ReportStatus.SUCCEEDED)
+    admin.record()
+    [busy] = admin.take("mail", worker="ada:1")
+    admin.clock.forward(10)
+    beat(admin, "ada:1", running=(busy.id,))
+    beat(admin, "bob:2")
+    beat(admin, "new:3", version="1.5.0")
+    every = admin.get("/console/workers")
+    assert "Stop 3 workers…" not in every.text
+    [link, *_] = [a for a in every.page.all("a") if a.text == "1.4.2"]
+    old = admin.get(link.attributes["href"])
+    [stop] = [a for a in old.page.all("a") if a.text == "Stop 2 workers…"]
+
+    asked = admin.get(stop.attributes["href"])
+    assert "ada:1, bob:2." in asked.text
+    sent = admin.submit(asked.page, "/worker/stop")
+
+    assert sent.headers["location"] == old.url
+    shown = admin.follow(sent)
+    assert "2 workers asked to stop." in shown.text
+    assert re.search(r"1 task still running, the last about 4\d s", shown.text)
+    assert "Stop 2 workers…" not in shown.text
+    assert {one.heartbeat.name for one in admin.use.workers.list().shown if one.command} == {
+        "ada:1", "bob:2",
+    }  # fmt: skip

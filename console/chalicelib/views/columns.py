@@ -1,14 +1,15 @@
-"""Columns by which a list is sorted: their heads, and the rows in that order.
+"""Columns of a list: what stands in the cells of a row, and by what the list is sorted.
 
-Only a list that is there as a whole can be sorted: a page of a longer one has the order in which
-it is read.
+Only a list that is on one page can be sorted: a page of a longer one has the order in which the
+store reads it.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from ..cells import Cell, Table
 from ..parts import Heading
 
 Row = TypeVar("Row")
@@ -16,13 +17,15 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """A column: its head, and what it is sorted by, None for nothing.
+    """A column: its head, the sort key of a row (None: not sortable), and the cell of a row.
 
-    The first click on one that is ``falling`` brings the greatest, or the latest, to the top.
+    Without a ``cell`` the column shows its sort key.  The first click on a ``falling`` one brings
+    the greatest, or the latest, to the top.
     """
 
     text: str
     by: Callable[[Row], Any] | None = None
+    cell: Callable[[Row], Cell] | None = None
     falling: bool = False
     number: bool = False
     wide: bool = False
@@ -30,25 +33,37 @@ class Column(Generic[Row]):
     title: str = ""
     hidden: bool = False  #: the cells say it all
 
+    def shown(self, row: Row) -> Cell:
+        """Return the cell of *row*."""
+        shows = self.cell or self.by
+        return None if shows is None else shows(row)
+
 
 Columns: TypeAlias = Mapping[str, Column[Row]]
 
 
 def numbers(
-    text: str, by: Callable[[Row], float], *, sign: str = "", title: str = ""
+    text: str,
+    by: Callable[[Row], float],
+    cell: Callable[[Row], Cell] | None = None,
+    *,
+    sign: str = "",
+    title: str = "",
 ) -> Column[Row]:
     """Return a column of numbers."""
-    return Column(text, by, falling=True, number=True, sign=sign, title=title)
+    return Column(text, by, cell, falling=True, number=True, sign=sign, title=title)
 
 
-def times(text: str, by: Callable[[Row], datetime | None]) -> Column[Row]:
+def times(
+    text: str, by: Callable[[Row], datetime | None], cell: Callable[[Row], Cell] | None = None
+) -> Column[Row]:
     """Return a column of instants; rows without one are the earliest."""
 
     def instant(row: Row) -> float:
         at = by(row)
         return _NEVER if at is None else at.timestamp()
 
-    return Column(text, instant, falling=True)
+    return Column(text, instant, cell or by, falling=True)
 
 
 _NEVER: Final = float("-inf")
@@ -60,6 +75,15 @@ def ordered(columns: Columns[Row], rows: Sequence[Row], sort: str) -> tuple[Row,
     if column is None or column.by is None:
         return tuple(rows)
     return tuple(sorted(rows, key=column.by, reverse=sort.startswith("-")))
+
+
+def table(
+    label: str, columns: Columns[Row], rows: Sequence[Row], heads: Iterable[Heading] = ()
+) -> Table:
+    """Return the table of *rows*; *heads* sort it."""
+    heads = tuple(heads) or tuple(head(name, one, "", None) for name, one in columns.items())
+    cells = (tuple(one.shown(row) for one in columns.values()) for row in rows)
+    return Table(label, tuple(heads), tuple(cells))
 
 
 def headings(
@@ -95,4 +119,4 @@ def head(name: str, column: Column[Row], now: str, url: Callable[[str], str] | N
 
 def longer_than_a_page(by: str) -> str:
     """Return what there is to know of the order of a list of which this is a page."""
-    return f"Longer than a page: in the order of {by}. Heads sort a list that fits on one."
+    return f"Sorted by {by}. Column sorting needs all rows on one page."

@@ -10,25 +10,30 @@ from headrace.domain.errors import Forbidden, InvalidRequest, KeyExists
 from headrace.ops.operators.keys import IssuedKey
 
 from .. import formatting, urls
+from ..cells import Cell, Code, Dim, Note
 from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash, Page
-from ..parts import Empty, Fact, Field, Heading, Link, Option, Pager, SearchBox
+from ..parts import Empty, Fact, Field, Link, Option
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
 from .confirm import ConfirmPage, Question, ask, once
+from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb
-from .search_box import list_box
 
 _NAMED: Final = 5  # schedules that a question names
 _OVERLAPS: Final = {
-    "0": "at once",
+    "0": "now",
     "600": "in 10 minutes",
     "3600": "in an hour",
     "28800": "in 8 hours",
     "86400": "in a day",
 }
+_NOTE: Final = (
+    "The time of the last use is right to the hour. An expired key is listed for 90 days. The admin"
+    " key of the deployment is not listed: it is set in the environment."
+)
 _MEANS: Final = {
     Role.VIEWER: "looks, but not at payloads",
     Role.OPERATOR: "acts on tasks and queues",
@@ -36,30 +41,6 @@ _MEANS: Final = {
     Role.WORKER: "enqueues, takes, reports",
     Role.ADMIN: "everything, also keys",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRow:
-    """One key; ``own`` when it opened this session, ``over`` when it has expired."""
-
-    key: ShownKey
-    over: bool
-    own: bool
-    rotate: str
-    revoke: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeysPage(Page):
-    """Every key with no more rights than the visitor's own."""
-
-    template: ClassVar[str] = "keys.html"
-    search: SearchBox
-    headings: tuple[Heading, ...]
-    rows: tuple[KeyRow, ...]
-    create: str
-    pager: Pager
-    empty: Empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +53,45 @@ class NewKeyPage(Page):
     back: str
 
 
-COLUMNS: Final[Columns[KeyRow]] = {
-    "name": Column("Name", lambda row: (row.key.name, row.key.id)),
-    "role": Column("Role", lambda row: list(Role).index(row.key.role)),
-    "queues": Column("Queues", lambda row: row.key.queues),
-    "prefix": Column("Begins with"),
-    "created": times("Created", lambda row: row.key.created_at),
-    "used": times("Last used", lambda row: row.key.last_used_at),
-    "expires": times("Expires", lambda row: row.key.expires_at),
-    "rotate": Column("Rotate", hidden=True),
-    "revoke": Column("Revoke", hidden=True),
-}
+def _columns(context: RequestContext) -> Columns[ShownKey]:
+    def link(verb: str, route: str, key: ShownKey, *, danger: bool = False) -> Link:
+        url = context.url(route, context.onward, id=key.id)
+        return Link(f"{verb}…", url, danger=danger, label=f"{verb} {key.name}, {key.prefix}")
+
+    def expiry(key: ShownKey) -> Cell:
+        if key.expires_at is None:
+            return Dim("never")
+        return ("expired", key.expires_at) if key.is_expired(context.now) else key.expires_at
+
+    return {
+        "name": Column(
+            "Name",
+            lambda key: (key.name, key.id),
+            lambda key: (key.name, Note("this session") if _own(context, key) else None),
+        ),
+        "role": Column("Role", lambda key: list(Role).index(key.role), lambda key: key.role.value),
+        "queues": Column(
+            "Queues", lambda key: key.queues, lambda key: tuple(map(Code, key.queues))
+        ),
+        "prefix": Column("Begins with", cell=lambda key: Code(key.prefix)),
+        "created": times("Created", lambda key: key.created_at),
+        "used": times(
+            "Last used", lambda key: key.last_used_at, lambda key: key.last_used_at or Dim("never")
+        ),
+        "expires": times("Expires", lambda key: key.expires_at, expiry),
+        "rotate": Column(
+            "Rotate",
+            cell=lambda key: (
+                None if key.is_expired(context.now) else link("Rotate", urls.ROTATE_KEY, key)
+            ),
+            hidden=True,
+        ),
+        "revoke": Column(
+            "Revoke",
+            cell=lambda key: link("Revoke", urls.REVOKE_KEY, key, danger=True),
+            hidden=True,
+        ),
+    }
 
 
 @routes.get(urls.KEYS, Permission.ADMINISTER)
@@ -94,21 +103,20 @@ def show(context: RequestContext) -> Reply:
             context.by, where=where, limit=limit, cursor=cursor
         )
     )
-    rows = [_row(context, key) for key in page.shown]
-    return KeysPage(
+    return list_page(
+        context,
+        wanted,
+        page.shown,
+        _columns(context),
+        page.shown,
         title="Keys",
-        http_status=wanted.status,
-        search=list_box(context, wanted, page.shown),
-        headings=wanted.headings(COLUMNS, "created"),
-        rows=wanted.rows(COLUMNS, rows),
-        create=context.url(urls.CREATE_KEY, context.onward),
-        pager=wanted.pager(len(rows)),
-        empty=wanted.empty(
-            Empty(
-                "Keys would be here. The deployment's own admin key is not one of them.",
-                "headrace key create station --role worker",
-            )
+        usual="created",
+        empty=Empty(
+            "No keys yet. The admin key of the deployment is not listed.",
+            "headrace key create station --role worker",
         ),
+        note=_NOTE,
+        buttons=(Link("Create a key", context.url(urls.CREATE_KEY, context.onward)),),
     )
 
 
@@ -156,8 +164,8 @@ def rotate(context: RequestContext) -> Reply:
     if not context.first_time():
         return _sent_before(context)
     made = context.use.keys.rotate(context.by, key_id, overlap=timedelta(seconds=int(overlap)))
-    ends = Fact("The secret before", f"stops working {_OVERLAPS[overlap]}")
-    return _shown(context, "The new secret", made, ends)
+    ends = Fact("Previous secret", f"stops working {_OVERLAPS[overlap]}")
+    return _shown(context, "New secret", made, ends)
 
 
 @routes.get(urls.REVOKE_KEY, Permission.ADMINISTER)
@@ -172,9 +180,9 @@ def ask_revoke(context: RequestContext) -> Reply:
         Question(
             title=f"Revoke {key.name}?",
             question=f"Revoke key {key.name}?",
-            detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Whoever has it is "
-            "shut out within 10 seconds, a minute behind a caching authorizer. "
-            f"It cannot be undone.{own}{_goes_on(context, key)}",
+            detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Requests with it "
+            "are refused within 10 seconds, or a minute on AWS. "
+            f"This cannot be undone.{own}{_goes_on(context, key)}",
             action=context.url(urls.REVOKE_KEY, id=key.id),
             button="Revoke this key",
             danger=True,
@@ -199,21 +207,11 @@ def _goes_on(context: RequestContext, key: ShownKey) -> str:
     if found.schedules:
         named = [f"{queue}/{name}" for queue, name in found.schedules]
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-        texts.append(f" Its schedules go on: {', '.join(named[:_NAMED])}{more}.")
+        texts.append(f" Its schedules continue: {', '.join(named[:_NAMED])}{more}.")
     if found.actions:
         number = formatting.count_of(len(found.actions), "action")
-        texts.append(f" {number} that it began will be paused.")
+        texts.append(f" {number} that it started will be paused.")
     return "".join(texts)
-
-
-def _row(context: RequestContext, key: ShownKey) -> KeyRow:
-    return KeyRow(
-        key=key,
-        over=key.is_expired(context.now),
-        own=_own(context, key),
-        rotate=context.url(urls.ROTATE_KEY, context.onward, id=key.id),
-        revoke=context.url(urls.REVOKE_KEY, context.onward, id=key.id),
-    )
 
 
 def _own(context: RequestContext, key: ShownKey) -> bool:
@@ -243,7 +241,7 @@ def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confi
     key = context.use.keys.get(context.by, context.request.names["id"])
     given = context.request.given("overlap", "3600")
     ends = Field(
-        "overlap", "The secret before stops working", given, "select", width="l",
+        "overlap", "The previous secret stops working", given, "select", width="l",
         error=errors.of("overlap"),
         options=tuple(Option(value, text, value == given) for value, text in _OVERLAPS.items()),
     )  # fmt: skip
@@ -252,8 +250,7 @@ def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confi
             title=f"Rotate {key.name}",
             question=f"Rotate key {key.name}?",
             detail="It gets another secret, shown once, on the next page; its name, role, queues "
-            "and expiry stay. Two of its secrets work at most: one from before the last rotation "
-            "ends now.",
+            "and expiry stay. At most two secrets work; an older one stops now.",
             action=context.url(urls.ROTATE_KEY, id=key.id),
             button="Rotate this key",
             fields=(ends,),

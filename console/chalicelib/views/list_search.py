@@ -11,6 +11,7 @@ from headrace.domain.query import FIELD, term_text
 from headrace.ops.shared.paging import Found
 
 from .. import formatting
+from ..cells import Table
 from ..forms import FormErrors
 from ..parts import Empty, Heading, Pager
 from ..request_context import RequestContext
@@ -112,6 +113,10 @@ class ListSearch(Generic[Row]):
                 of, self.sort, usual, whole=self.whole, url=lambda sort: self.url(**{SORT: sort})
             )
         )
+
+    def table(self, label: str, of: Columns[Line], lines: Sequence[Line], usual: str) -> Table:
+        """Return the table of *lines*, which are read in the order *usual*."""
+        return columns.table(label, of, self.rows(of, lines), self.headings(of, usual))
 
     def pager(self, shown: int, one: str = "", many: str = "") -> Pager:
         """Return the links to other pages, and what there is to know of their order."""

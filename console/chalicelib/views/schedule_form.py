@@ -16,6 +16,7 @@ from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.times import DURATION_EXAMPLES, duration_text
 
 from .. import urls
+from ..cells import Runs
 from ..forms import FormErrors, check_json, tags_text
 from ..pages import Flash, Page
 from ..parts import Field, Link, Option
@@ -28,7 +29,6 @@ from .schedules import (
     MISSED_TEXTS,
     ON_EXPIRY_TEXTS,
     SHOWN_RUNS,
-    Runs,
     runs_of,
     schedules_crumb,
     when,

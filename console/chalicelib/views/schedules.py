@@ -17,16 +17,17 @@ from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 from .. import formatting, urls
+from ..cells import Badge, Cell, Dim, Fold, Note, Runs, ScheduledRun
 from ..cron_words import spoken
 from ..pages import Flash, Page
-from ..parts import Empty, Fact, Heading, Link, Pager, SearchBox, Text
+from ..parts import Empty, Fact, Link, Text
 from ..request_context import BACK, RequestContext, each
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
 from .confirm import Question, ask
+from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb, queue_link, tag_links
-from .search_box import list_box
 
 SHOWN_RUNS: Final = 5
 MISSED_TEXTS: Final = {
@@ -36,58 +37,6 @@ MISSED_TEXTS: Final = {
 }
 KEY_HELD_TEXTS: Final = {DedupeUntil.END: "the task ends", DedupeUntil.START: "the task starts"}
 ON_EXPIRY_TEXTS: Final = {OnExpiry.DEAD: "dead letter", OnExpiry.DROP: "remove it"}
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledRun:
-    """A run to come: the instant, and what clocks show then where the schedule lives."""
-
-    at: datetime
-    local: str
-
-
-@dataclass(frozen=True, slots=True)
-class Runs:
-    """The next runs; ``zone`` is what ``local`` of each is in, empty for UTC."""
-
-    zone: str
-    runs: tuple[ScheduledRun, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutcome:
-    """The latest run: when, and what became of its task (None where that is not known)."""
-
-    at: datetime
-    words: str
-    status: Status | None
-    url: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleLine:
-    """One schedule among others; ``expression`` where ``when`` is in words."""
-
-    queue: Link
-    name: Link
-    when: str
-    expression: str
-    paused: bool
-    runs: Runs
-    last: RunOutcome | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulesPage(Page):
-    """Every schedule that the visitor may see."""
-
-    template: ClassVar[str] = "schedules.html"
-    search: SearchBox
-    headings: tuple[Heading, ...]
-    rows: tuple[ScheduleLine, ...]
-    create: str | None
-    pager: Pager
-    empty: Empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +50,7 @@ class SchedulePage(Page):
     paused: bool
     actions: tuple[Link, ...]
     runs: Runs
-    last: RunOutcome | None
+    last: Cell
     facts: tuple[Fact, ...]
     tags: tuple[Link, ...]
     text: Text | None
@@ -126,14 +75,14 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
     each.name: each
     for each in (
         _Action("run", "Run now",
-                "One task is enqueued, due at once. The runs to come stay as they are."),
+                "Enqueues one task, due now. The next runs stay as they are."),
         _Action("pause", "Pause",
-                "No more runs, and none made up for later. What is enqueued ahead, for the next "
-                "three minutes, is taken back."),
-        _Action("resume", "Resume", "It runs again from its next time on. Nothing is made up for."),
+                "No more runs; missed runs are skipped. Tasks that are enqueued for the next three "
+                "minutes are removed."),
+        _Action("resume", "Resume", "Runs again from its next time on. Missed runs are skipped."),
         _Action("delete", "Delete",
-                "It is gone for good, and its tasks that are not due yet are taken back. Tasks "
-                "that are due stay.", danger=True),
+                "Deletes the schedule, and its tasks that are not due yet. Tasks that are due "
+                "stay. This cannot be undone.", danger=True),
     )
 }  # fmt: skip
 
@@ -159,17 +108,47 @@ def when(settings: ScheduleSettings) -> str:
     return spoken(settings.cron, settings.every_seconds, settings.timezone)
 
 
-def _next_run(row: ScheduleLine) -> datetime | None:
-    return row.runs.runs[0].at if row.runs.runs else None
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A schedule of the list, with its next runs and its last one."""
+
+    schedule: Schedule
+    runs: Runs
+    last: LastRun | None
 
 
-COLUMNS: Final[Columns[ScheduleLine]] = {
-    "name": Column("Schedule", lambda row: (row.name.text, row.queue.text)),
-    "queue": Column("Queue", lambda row: (row.queue.text, row.name.text)),
-    "when": Column("When", lambda row: row.when),
-    "next": times("Next runs", _next_run),
-    "last": times("Last run", lambda row: row.last.at if row.last else None),
-}
+def _columns(context: RequestContext) -> Columns[_Row]:
+    def name(row: _Row) -> Cell:
+        one = row.schedule
+        url = context.url(urls.SCHEDULE, context.onward, queue=one.queue, name=one.name)
+        return Link(one.name, url), Note("paused", "warn") if one.settings.paused else None
+
+    def times_of(row: _Row) -> Cell:
+        words, cron = when(row.schedule.settings), row.schedule.settings.cron or ""
+        return words if words.startswith(cron) else (words, Dim(cron))
+
+    def coming(row: _Row) -> Cell:
+        if row.runs.runs:
+            return Fold(row.runs.runs[0].at, row.runs)
+        return Dim("none while paused" if row.schedule.settings.paused else "never again")
+
+    return {
+        "name": Column("Schedule", lambda row: (row.schedule.name, row.schedule.queue), name),
+        "queue": Column(
+            "Queue",
+            lambda row: (row.schedule.queue, row.schedule.name),
+            lambda row: queue_link(context, row.schedule.queue),
+        ),
+        "when": Column("When", lambda row: when(row.schedule.settings), times_of),
+        "next": times(
+            "Next runs", lambda row: row.runs.runs[0].at if row.runs.runs else None, coming
+        ),
+        "last": times(
+            "Last run",
+            lambda row: row.last.at if row.last else None,
+            lambda row: _outcome(context, row.last),
+        ),
+    }
 
 
 @routes.get(urls.SCHEDULES, Permission.READ)
@@ -181,23 +160,19 @@ def show_all(context: RequestContext) -> Reply:
             where=where, limit=limit, cursor=cursor
         )
     )
-    rows = each(lambda schedule: _line(context, schedule), page.shown)
-    return SchedulesPage(
+    last_run = context.use.schedules.last_run
+    rows = each(lambda one: _Row(one, _runs(context, one), last_run(one)), page.shown)
+    create = Link("Create a schedule", context.url(urls.CREATE_SCHEDULE, context.onward))
+    return list_page(
+        context,
+        wanted,
+        page.shown,
+        _columns(context),
+        rows,
         title="Schedules",
-        http_status=wanted.status,
-        search=list_box(context, wanted, page.shown),
-        headings=wanted.headings(COLUMNS, "queue"),
-        rows=wanted.rows(COLUMNS, rows),
-        create=context.url(urls.CREATE_SCHEDULE, context.onward)
-        if context.allows(Permission.OPERATE)
-        else None,
-        pager=wanted.pager(len(rows)),
-        empty=wanted.empty(
-            Empty(
-                "Schedules would be here, one in each row.",
-                "headrace schedule put mail nightly --cron '0 3 * * *'",
-            )
-        ),
+        usual="queue",
+        empty=Empty("No schedules yet.", "headrace schedule put mail nightly --cron '0 3 * * *'"),
+        buttons=(create,) if context.allows(Permission.OPERATE) else (),
     )
 
 
@@ -207,7 +182,6 @@ def show(context: RequestContext) -> Reply:
     schedule = _schedule(context)
     settings = schedule.settings
     details = context.allows(Permission.DETAILS, schedule.queue)
-    last = context.use.schedules.last_run(schedule)
     return SchedulePage(
         title=f"{schedule.name} of {schedule.queue}",
         crumbs=_crumbs(context, schedule),
@@ -217,7 +191,7 @@ def show(context: RequestContext) -> Reply:
         paused=settings.paused,
         actions=_buttons(context, schedule),
         runs=_runs(context, schedule),
-        last=_outcome(context, last) if last else None,
+        last=_outcome(context, context.use.schedules.last_run(schedule)),
         facts=_facts(schedule),
         tags=tag_links(context, schedule.queue, settings.tags),
         text=Text.of("Payload", settings.payload) if details else None,
@@ -302,25 +276,6 @@ def _buttons(context: RequestContext, schedule: Schedule) -> tuple[Link, ...]:
     )
 
 
-def _line(context: RequestContext, schedule: Schedule) -> ScheduleLine:
-    settings = schedule.settings
-    last = context.use.schedules.last_run(schedule)
-    runs = when(settings)
-    shown = settings.cron or ""
-    return ScheduleLine(
-        queue=queue_link(context, schedule.queue),
-        name=Link(
-            schedule.name,
-            context.url(urls.SCHEDULE, context.onward, queue=schedule.queue, name=schedule.name),
-        ),
-        when=runs,
-        expression="" if runs.startswith(shown) else shown,
-        paused=settings.paused,
-        runs=_runs(context, schedule),
-        last=_outcome(context, last) if last else None,
-    )
-
-
 def _runs(context: RequestContext, schedule: Schedule) -> Runs:
     if schedule.settings.paused:
         return Runs("", ())
@@ -331,15 +286,17 @@ def _crumbs(context: RequestContext, schedule: Schedule) -> tuple[Link, ...]:
     return (schedules_crumb(context), queue_link(context, schedule.queue))
 
 
-def _outcome(context: RequestContext, last: LastRun) -> RunOutcome:
+def _outcome(context: RequestContext, last: LastRun | None) -> Cell:
+    """Return when the last run was, and the state of its task."""
+    if last is None:
+        return Dim("none yet")
     by_hand = "run by hand" if last.by_hand else ""
     if last.task is None:
-        text = ", ".join(filter(None, (by_hand, "its task is not kept any more")))
-        return RunOutcome(last.at, text, None, None)
+        return last.at, Dim(", ".join(filter(None, (by_hand, "its task is no longer kept"))))
     status = last.task.status(context.now)
     reason = last.task.dead_reason if status is Status.DEAD else ""
     text = ", ".join(filter(None, (reason, by_hand)))
-    return RunOutcome(last.at, text, status, context.url(urls.TASK, id=last.task.id))
+    return last.at, Badge(status, text, context.url(urls.TASK, id=last.task.id))
 
 
 def _facts(schedule: Schedule) -> tuple[Fact, ...]:

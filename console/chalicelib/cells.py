@@ -1,0 +1,112 @@
+"""What stands in the cells of a table: a part for each kind, drawn by the macro ``cell``."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from headrace.domain.task import Status
+
+from .parts import Age, Confirm, Heading, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A short remark in a cell; ``level`` is empty, warn or bad."""
+
+    text: str
+    level: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """Text of less weight in a cell."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Text in monospace."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A link that looks like a tag."""
+
+    text: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """An id, cut in the middle, with a button that copies it."""
+
+    text: str
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state with its sign, and a note beside it."""
+
+    status: Status
+    note: str = ""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How much of something is in use, as numbers and as a bar; ``words`` say what it is."""
+
+    used: int
+    most: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledRun:
+    """A run of a schedule: the instant, and the local time in its zone."""
+
+    at: datetime
+    local: str
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The next runs; ``zone`` is the zone of the local times, empty for UTC."""
+
+    zone: str
+    runs: tuple[ScheduledRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Cells below each other."""
+
+    all: "tuple[Cell, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A cell that unfolds: what stands in it, and what unfolds below that."""
+
+    head: "Cell"
+    body: "Cell"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: the heads of its columns, and as many cells in each row."""
+
+    label: str
+    headings: tuple[Heading, ...]
+    rows: "tuple[tuple[Cell, ...], ...]"
+
+
+Cell: TypeAlias = (
+    "str | float | datetime | Status | Link | Note | Dim | Code | Tag | Id | Badge | Meter"
+    " | Age | Lines | Fold | Runs | Confirm | tuple[Cell, ...] | None"
+)
+"""A tuple is several cells beside each other."""

@@ -34,9 +34,6 @@ def stage() -> None:
         copy = _copy_of(file)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
-    index = STAGE / "decisions" / "index.md"
-    if not index.exists():
-        index.write_text(_decisions())
 
 
 def _link(page: Path, outside: set[Path], found: re.Match[str]) -> str:
@@ -53,15 +50,6 @@ def _link(page: Path, outside: set[Path], found: re.Match[str]) -> str:
 
 def _copy_of(file: Path) -> Path:
     return STAGE / "source" / f"{file.relative_to(ROOT)}.txt"
-
-
-def _decisions() -> str:
-    """Return a page that lists the decisions."""
-    lines = ["# Decisions", "", "Choices that a good engineer would otherwise undo.", ""]
-    for page in sorted((DOCS / "decisions").glob("0*.md")):
-        title = page.read_text().partition("\n")[0].lstrip("# ")
-        lines.append(f"- [{title}]({page.name})")
-    return "\n".join([*lines, ""])
 
 
 def main() -> int:

@@ -1,6 +1,10 @@
 """Numbers as SVG paths: pure arithmetic; macros.html has the elements around them.
 
 A box has its origin in the top left corner.  Values begin at 0, the highest touches the top.
+
+Chart libraries for pages are scripts, and every page of the console works without script.  Those
+in Python are larger than the console, or write styles that its Content-Security-Policy refuses.
+Consider one when a chart needs stacked areas or thousands of points.
 """
 
 import math

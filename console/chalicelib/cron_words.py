@@ -1,7 +1,10 @@
 """Schedules in plain words: the common shapes of cron, and intervals.  All else stays as it is.
 
-Nothing is decided by these words; the runs shown beside them are the truth.  Why this is no
-library's work: docs/decisions/0016-cron-in-words-by-hand.md.
+Nothing is decided by these words; the runs shown beside them are the truth.
+
+The library cron-descriptor (2.2) describes every expression, and one in seven wrongly: ``*/7`` is
+not "every 7 minutes" at a full hour, and ``1#1,3#1`` loses its numbers.  So this module has a list
+of forms that it describes, and a test has examples of both kinds.
 """
 
 import re

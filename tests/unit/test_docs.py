@@ -113,3 +113,19 @@ def test_no_promise_stands_without_a_test(page: str, least: int) -> None:
 
     assert len(rows) > least
     assert all("[test_" in row or "tests/simulation/" in row for row in rows)
+
+
+def test_the_index_lists_every_decision_with_its_title_and_date() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "index.md").read_text()
+    listed = re.findall(r"^\| (\d+) \| \[(.*)\]\((.*)\) \| (.*) \|$", index, re.MULTILINE)
+    found = []
+    for page in sorted(folder.glob("0*.md")):
+        text = page.read_text()
+        head = re.match(r"# (\d+)\. (.*)\n\nDate: ([\d-]+)\. Status: accepted\.", text)
+        assert head, page.name
+        assert page.name.startswith(f"{int(head[1]):04}-")
+        assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Context", "Choice", "Consequences"]
+        found.append((head[1], head[2], page.name, head[3]))
+
+    assert listed == found

@@ -1,7 +1,7 @@
 """From a schedule to its ticks: local time to instants, the days when clocks change included.
 
-A ``Cron`` says what a cron expression means on a calendar.  Which instants its local times
-are in a time zone is decided here, as Vixie cron has it (docs/decisions/0004-cron-by-cronsim.md):
+A ``Cron`` says what a cron expression means on a calendar.  This module turns its local times into
+instants, by the rules of Vixie cron (docs/decisions/0004-read-cron-with-cronsim.md):
 
 - An expression that names its minutes and hours runs once for each local time: when the clock
   skips it, at the moment of the change; when the clock passes it twice, the first time.

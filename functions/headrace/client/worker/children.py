@@ -1,4 +1,10 @@
-"""Handlers in child processes, which can be killed: one task each at a time."""
+"""Handlers in child processes, which can be killed: one task each at a time.
+
+``ProcessPoolExecutor`` cannot cancel a running call, breaks for all when one child dies, and cannot
+send a running child the new end of its lease.  ``multiprocessing.Pool`` waits for ever for a child
+that was killed.  So the processes and pipes are those of ``multiprocessing``, and only the messages
+are ours.
+"""
 
 import multiprocessing
 import os

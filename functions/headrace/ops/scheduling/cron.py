@@ -1,4 +1,4 @@
-"""Cron expressions, read by cronsim; docs/decisions/0004-cron-by-cronsim.md says why.
+"""Cron expressions, read by cronsim; docs/decisions/0004-read-cron-with-cronsim.md says why.
 
 cronsim knows five and six fields, names, lists, ranges, steps, ``L`` and ``#``.  Added are the
 year, the nearest weekday (``15W``), and messages for people.

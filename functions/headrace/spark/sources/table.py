@@ -1,6 +1,9 @@
 """``headrace.table``: the table of tasks, all of it by segments, or one queue by the index.
 
 Nothing is leased and nothing changed.  A page is decoded while the next one is fetched.
+
+The source defines no ``pushFilters``: Spark 4.1 to 4.3 keeps the reader that one query has narrowed
+with the frame, and the next query over that frame reads too few rows.
 """
 
 import math

@@ -216,6 +216,8 @@ def build_anew(store: Store, queue: str, now: datetime) -> None:
 
     A rebuild that is running starts again.
     """
+    # The index has no fields for a while, so the reaper removes every entry: to add the missing
+    # entries only would keep those of tasks that are gone, which nothing else knows.
     while (index := index_of(store, queue)) is not None:
         if save_index(store, index.for_rebuild(now)):
             return

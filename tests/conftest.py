@@ -13,12 +13,12 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import boto3
 import pytest
 from botocore import UNSIGNED
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
+from botocore.session import Session
 
 from headrace.local.tables import DynamoDBClient, TableNames, create_tables, table_requests
 from headrace.store.dynamo.raw_client import RawClient
@@ -148,17 +148,18 @@ def dynamodb_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def dynamodb(dynamodb_url: str) -> DynamoDBClient:
-    """Give a boto3 client of DynamoDB Local; it may be shared by threads."""
+    """Give a client of DynamoDB Local; it may be shared by threads."""
     config = Config(
         max_pool_connections=32,  # as many as the race tests have threads
         retries={"total_max_attempts": 1},  # a repeat would hide what went wrong
-        # What boto3 does for each call anew: the engine looks at no name or signature, and itself
-        # refuses what is no DynamoDB's.
+        # Saves work for each call: the engine ignores signatures, and checks requests itself.
         signature_version=UNSIGNED,
         user_agent="tests",
         parameter_validation=False,
     )
-    client = boto3.client("dynamodb", endpoint_url=dynamodb_url, region_name=REGION, config=config)
+    client = Session().create_client(
+        "dynamodb", endpoint_url=dynamodb_url, region_name=REGION, config=config
+    )
     client.meta.events.register(
         "before-call.dynamodb",
         lambda params, **_: params["headers"].update(Authorization=AUTHORIZATION),

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import pytest
+from botocore.session import Session
 
 from headrace.local.tables import TableNames, create_tables, table_requests
 from headrace.spark.session import session
@@ -189,7 +189,7 @@ def dynamodb_tables(dynamodb_endpoint: str) -> Iterator["StoreConnection"]:
 
     unique = uuid.uuid4().hex[:12]
     names = TableNames(tasks=f"tasks-{unique}", control=f"control-{unique}")
-    client = boto3.client("dynamodb", endpoint_url=dynamodb_endpoint, **_ANY_CREDENTIALS)
+    client = Session().create_client("dynamodb", endpoint_url=dynamodb_endpoint, **_ANY_CREDENTIALS)
     requests = table_requests()
     for request in requests.values():
         request.pop("ttl", None)  # DynamoDB Local deletes by the real clock

@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import TaskError
-from headrace.domain.times import duration_text
+from headrace.domain.times import LENGTHS, about, duration_text
 
 THIN: Final = "\u202f"  # a thin space that no line is broken at
 _CUT: Final = 14  # letters of an id that are shown whole
@@ -18,7 +18,6 @@ _KIB: Final = 1024
 _LONG: Final = 10**7  # a number that takes much room
 _MINUTE: Final = 60
 _TENTHS_MATTER: Final = 10  # seconds below which a tenth is shown
-_LENGTHS: Final = ((86_400, "d"), (3_600, "h"), (_MINUTE, "min"))
 
 
 def number(value: float) -> str:
@@ -80,7 +79,7 @@ def duration(seconds: float) -> str:
     if left < _MINUTE:
         return f"{left} s"
     parts = []
-    for length, unit in _LENGTHS:
+    for length, unit in LENGTHS:
         if left >= length:
             parts.append(f"{left // length} {unit}")
             left %= length
@@ -89,14 +88,6 @@ def duration(seconds: float) -> str:
     if not parts[1:] and left and parts[0].endswith("min"):
         parts.append(f"{left} s")
     return " ".join(parts[:2])
-
-
-def about(seconds: float) -> str:
-    """Return a length of time in one unit, rounded down: for text like "3 min ago"."""
-    for length, unit in _LENGTHS:
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit}"
-    return f"{int(seconds)} s"
 
 
 def ago(at: datetime, now: datetime) -> str:

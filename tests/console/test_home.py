@@ -46,9 +46,9 @@ def test_home_lists_troubled_queues_with_the_worst_first(admin: Browser) -> None
     said = troubles(admin.get("/console"))
 
     assert list(said) == ["stalled", "full", "silent", "paused"]
-    assert "nothing was started in the last minute, though 1 worker listens" in said["stalled"]
+    assert "nothing was started in the last minute, though it has 1 worker" in said["stalled"]
     assert "its limit of 1 in flight is reached" in said["full"]
-    assert "nobody listens 1 ready" in said["silent"]
+    assert "no workers 1 ready" in said["silent"]
 
 
 def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from headrace.domain.access import Principal, Role
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.tasks.explain import ReasonCode
 from headrace.store.base import Store
+from headrace.store.call_scope import acting
 from tests.contract.test_recording import Recorder, new_recorder
 from tests.manual_clock import ManualClock
 
@@ -52,11 +54,40 @@ def test_a_task_whose_workers_are_all_busy_elsewhere_says_so(it: Recorder) -> No
     it.world.clock.forward(11)
     beat(it, queue, "another", running=2)
 
-    busy = f"the only worker of queue {queue} is busy with other tasks"
+    busy = "the only worker (2 slots) is busy with other tasks"
     assert details(it, first) == [("behind", busy)]
     assert details(it, second) == [("behind", f"1 task is due before it; {busy}")]
     beat(it, queue, name="ada:2", running=2)
-    both = f"all 2 workers of queue {queue} are busy with other tasks"
+    both = "all 2 workers (4 slots) are busy with other tasks"
     assert details(it, first) == [("behind", both)]
     beat(it, queue, name="ada:2", running=1)
     assert details(it, first) == []
+
+
+def test_busy_workers_say_at_what_rate_they_start_tasks_and_how_long_it_takes(
+    it: Recorder,
+) -> None:
+    queue = it.world.queue()
+    tasks = it.world.put(queue, *"123456789")
+    it.world.clock.forward(60)
+    for _ in range(4):
+        it.world.one(queue)
+    it.record()
+    it.world.clock.forward(20)
+    beat(it, queue, running=2)
+
+    [(code, detail)] = details(it, tasks[-1])
+    assert code == "behind"
+    assert "4 tasks are due before it; the only worker (2 slots) is busy at 0.0" in detail
+    assert detail.endswith(" min until it starts")
+
+
+def test_a_pause_says_who_and_why_to_those_who_may_know(it: Recorder) -> None:
+    queue = it.world.queue()
+    [task_id] = it.world.put(queue)
+    with acting(Principal("k1", "ada", Role.OPERATOR, ("*",))):
+        it.world.use.queues.pause(queue, reason="deploy")
+
+    assert ("paused", f"queue {queue} is paused by ada: deploy") in details(it, task_id)
+    with acting(Principal("k2", "grafana", Role.VIEWER, ("*",))):
+        assert ("paused", f"queue {queue} is paused") in details(it, task_id)

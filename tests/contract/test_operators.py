@@ -241,7 +241,7 @@ def test_why_a_retry_waits_names_the_attempt_and_its_error(world: World) -> None
 
     assert (reason.code, reason.until) == ("scheduled", world.clock() + timedelta(seconds=60))
     assert reason.detail == (
-        "attempt 2 is not due yet; attempt 1 failed: TimeoutError: no answer from smtp"
+        "waits for its retry: attempt 1 of 4 failed with TimeoutError: no answer from smtp"
     )
 
 

@@ -155,12 +155,12 @@ def show(context: RequestContext) -> Reply:
 
 def _listening(context: RequestContext, queue: Queue, on_duty: OnDuty) -> Link | None:
     """Return the link to the workers of *queue*; None where it is pushed to a target."""
-    workers = on_duty.by_queue.get(queue.name, 0)
     if queue.settings.target is not None:
         return None
-    verb = "listens" if workers == 1 else "listen"
-    busy = ", all busy" if on_duty.all_busy(queue.name) else ""
-    text = f"{formatting.count_of(workers, 'worker')} {verb}{busy}"
+    workers = on_duty.of(queue.name)
+    slots = f", {formatting.count_of(workers.slots, 'slot')}" if workers.count else ""
+    busy = ", all busy" if workers.all_busy else ""
+    text = f"{formatting.count_of(workers.count, 'worker')}{slots}{busy}"
     return Link(text, context.url(urls.WORKERS, {"q": f"queue:{queue.name}"}))
 
 

@@ -73,7 +73,8 @@ class QueueRow:
     resume_at: datetime | None
     limited: str
     alerts: tuple[AlertNote, ...]
-    silent: bool = False  #: something is ready and nobody listens
+    silent: bool = False  #: something is ready and there are no workers
+    busy: bool = False  #: something is ready and all workers are busy
     grown: str = ""  #: by how much what waits, ready or scheduled, has changed in five minutes
     died: str = ""  #: how many died in them
     step: int = 0  #: as ``grown``
@@ -239,6 +240,7 @@ def _row(context: RequestContext, queue: Queue, stats: Glance, on_duty: "OnDuty"
         alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
+        busy=stats.counts[Status.READY] > 0 and on_duty.of(queue.name).all_busy,
         grown=delta(stats.grown),
         step=stats.grown,
         died=delta(stats.died),

@@ -98,7 +98,7 @@ def reasons_of(
         )
     elif ready and on_duty.silent(queue, glance.rates.dequeued, now):
         found.append(
-            TroubleReason(Rank.SILENT, "nobody listens", f"{waiting}, and no worker takes them")
+            TroubleReason(Rank.SILENT, "no workers", f"{waiting}, and no worker takes them")
         )
     elif ready and not glance.rates.dequeued and oldest > AMBER:
         why = _why_stalled(queue, glance, on_duty)
@@ -106,7 +106,9 @@ def reasons_of(
         found.append(TroubleReason(Rank.STALLED, "stalled", text))
     elif ready and oldest > AMBER:
         long = f"oldest ready for {formatting.duration(round(oldest))}, {waiting}"
-        text = f"{long}{_delta(glance.grown)}"
+        workers = on_duty.of(queue.name, glance.rates.dequeued)
+        busy = f"; {workers.busy_words(ready - 1)} for all" if workers.all_busy else ""
+        text = f"{long}{_delta(glance.grown)}{busy}"
         rank, word = (Rank.LATE, "late") if oldest > RED else (Rank.SLOW, "slow")
         found.append(TroubleReason(rank, word, text))
     if (failing := glance.failing) is not None:
@@ -138,16 +140,11 @@ def _why_stalled(queue: Queue, glance: Glance, on_duty: OnDuty) -> str:
         return f": its limit of {formatting.number(most)} in flight is reached"
     if queue.settings.target is not None:
         return ", though they are pushed to a target"
-    if workers := on_duty.all_busy(queue.name):
-        who = (
-            "the only worker is"
-            if workers == 1
-            else f"all {formatting.number(workers)} workers are"
-        )
-        return f": {who} busy with other tasks"
-    if workers := on_duty.by_queue.get(queue.name, 0):
-        verb = "listens" if workers == 1 else "listen"
-        return f", though {formatting.count_of(workers, 'worker')} {verb}"
+    workers = on_duty.of(queue.name)
+    if workers.all_busy:
+        return f": {workers.busy_words()}"
+    if workers.count:
+        return f", though it has {formatting.count_of(workers.count, 'worker')}"
     return ""
 
 

@@ -83,6 +83,18 @@ def duration_fault(text: str, within: Bounds, *, whole: bool = False) -> str | N
     return f"must be a length of time {span}, such as {DURATION_EXAMPLES}, not {text!r:.80}"
 
 
+LENGTHS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
+"""The units of a length of time in a sentence, in seconds."""
+
+
+def about(seconds: float) -> str:
+    """Return a length of time in one unit, rounded down: for text like "3 min ago"."""
+    for length, unit in LENGTHS:
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"
+
+
 def duration_text(seconds: float) -> str:
     """Return a length of time as it is typed; ``read_duration`` returns the same seconds for it."""
     if seconds == 0:

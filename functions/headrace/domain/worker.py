@@ -17,6 +17,7 @@ from zlib import crc32
 
 from headrace.domain.change import Entry
 from headrace.domain.limits import WORKER_TASKS
+from headrace.domain.times import about
 
 FORGOTTEN_AFTER: Final = timedelta(minutes=5)
 """How long a worker may be silent before it counts as gone."""
@@ -103,13 +104,29 @@ class LiveWorker:
 
 @dataclass(frozen=True, slots=True)
 class QueueWorkers:
-    """The workers of one queue; ``silent`` without workers.
+    """The workers of one queue, how many of them run all they can, and the tasks they can run.
 
-    ``all_busy`` is their number when each runs as many tasks as it can, else 0.
+    ``started`` is the number of tasks of the queue that are started in a second.
     """
 
-    silent: bool = False
-    all_busy: int = 0
+    count: int = 0
+    busy: int = 0
+    slots: int = 0
+    started: float = 0.0
+
+    @property
+    def all_busy(self) -> bool:
+        """Whether there are workers and each runs as many tasks as it can."""
+        return 0 < self.count == self.busy
+
+    def busy_words(self, ahead: int = 0) -> str:
+        """Return that all are busy, and how long a task behind *ahead* others may wait."""
+        who = f"all {self.count} workers" if self.count > 1 else "the only worker"
+        slots = f"{self.slots} slot{'' if self.slots == 1 else 's'}"
+        words = f"{who} ({slots}) {'are' if self.count > 1 else 'is'} busy"
+        if self.started <= 0:
+            return f"{words} with other tasks"
+        return f"{words} at {self.started:.2g} tasks/s: about {about((ahead + 1) / self.started)}"
 
 
 TURN: Final = timedelta(seconds=5)

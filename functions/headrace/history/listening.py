@@ -5,9 +5,8 @@ deliveries: tasks of the queue were started in this minute or the one before.  S
 silent only if no worker names it and no task was started lately.
 """
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -30,21 +29,18 @@ _LATELY: Final = timedelta(seconds=10)  # a third of the time between two heartb
 
 @dataclass(frozen=True, slots=True)
 class OnDuty:
-    """The number of workers of each queue; not ``complete`` if there were too many to count.
+    """The workers of each queue; not ``complete`` if there were too many to count.
 
-    ``busy`` is the number of workers that run as many tasks as they can.
     ``versions`` has for each queue the versions of its workers, with the start of the first one.
     """
 
-    by_queue: Mapping[str, int]
+    by_queue: Mapping[str, QueueWorkers]
     complete: bool
     versions: Mapping[str, Mapping[str, datetime]] = field(default_factory=dict)
-    busy: Mapping[str, int] = field(default_factory=dict)
 
-    def all_busy(self, queue: str) -> int:
-        """Return the number of workers of *queue* if all of them are busy, else 0."""
-        workers = self.by_queue.get(queue, 0)
-        return workers if self.complete and workers == self.busy.get(queue, 0) else 0
+    def of(self, queue: str, started: float = 0.0) -> QueueWorkers:
+        """Return the workers of *queue*, which start *started* of its tasks a second."""
+        return replace(self.by_queue.get(queue, QueueWorkers()), started=started)
 
     def silent(self, queue: Queue, started: float, now: datetime) -> bool:
         """Return whether *queue* lacks workers; *started* tasks were delivered lately.
@@ -53,7 +49,7 @@ class OnDuty:
         """
         if not self.complete or started > 0 or queue.settings.target is not None:
             return False
-        return not queue.is_paused(now) and self.by_queue.get(queue.name, 0) == 0
+        return not queue.is_paused(now) and queue.name not in self.by_queue
 
 
 class Listening(ServicePart):
@@ -73,8 +69,7 @@ class Listening(ServicePart):
     def on_duty(self) -> OnDuty:
         """Return the workers of now; this reads the workers, not the queues."""
         now = self.now()
-        found: Counter[str] = Counter()
-        busy: Counter[str] = Counter()
+        found: dict[str, QueueWorkers] = {}
         versions: dict[str, dict[str, datetime]] = {}
         after, more, pages = "", True, 0
         with flat_rate():  # the cost must not disclose workers of others
@@ -87,18 +82,22 @@ class Listening(ServicePart):
                     after = record.name
                     worker = worker_of(record)
                     queues = worker.on_duty(now)
-                    found.update(queues)
-                    if worker.busy:
-                        busy.update(queues)
+                    for queue in queues:
+                        one = found.get(queue, QueueWorkers())
+                        slots = one.slots + worker.heartbeat.concurrency
+                        found[queue] = QueueWorkers(one.count + 1, one.busy + worker.busy, slots)
                     if (version := worker.heartbeat.version) != "":
                         began = worker.heartbeat.started_at
                         for queue in queues:
                             first = versions.setdefault(queue, {})
                             first[version] = min(began, first.get(version, began))
-        return OnDuty(found, not more, versions, busy)
+        return OnDuty(found, not more, versions)
 
-    def of(self, queue: Queue) -> QueueWorkers:
-        """Return the state of the workers of *queue*; the cost does not depend on other queues."""
+    def of(self, queue: Queue) -> QueueWorkers | None:
+        """Return the workers of *queue*, None if it lacks them; too many to count are not busy.
+
+        The cost does not depend on other queues.
+        """
         now = self.now()
         with flat_rate():
             buffers = self.service.counters.buffers()
@@ -106,4 +105,7 @@ class Listening(ServicePart):
             minutes = self.service.counters.minutes(queue.name, buffers, last - 1, last + 1)
             started = sum(activity.number(Event.STARTED) for _, activity in minutes)
         on_duty = self.on_duty()
-        return QueueWorkers(on_duty.silent(queue, started, now), on_duty.all_busy(queue.name))
+        if on_duty.silent(queue, started, now):
+            return None
+        seconds = (micros_of(now) - (last - 1) * MINUTE) / 1_000_000
+        return on_duty.of(queue.name, started / seconds) if on_duty.complete else QueueWorkers()

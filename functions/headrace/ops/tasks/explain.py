@@ -1,18 +1,21 @@
 """Why a task is not running, without touching it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from headrace.domain.access import Permission
 from headrace.domain.filters import current_fingerprint_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
 from headrace.domain.task_groups import shown_turn, turn_of_instant
+from headrace.domain.times import about
 from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.lanes import ShardReader, turn_of
 from headrace.ops.shared.push_status import status_of
 from headrace.ops.shared.service_part import ServicePart
+from headrace.store.call_scope import current_actor
 
 _COUNTED: Final = 1_000  # tasks ahead that are worth counting
 _ERROR: Final = 300  # letters of what a task died of
@@ -63,61 +66,66 @@ class Explain(ServicePart):
         queue = self.service.queues.get(task.queue)
         reasons = [*self._of_queue(queue, now)]
         if task.due_at > now:
-            reasons.insert(0, NotRunningReason(ReasonCode.SCHEDULED, _not_due(task), task.due_at))
-            return tuple(reasons)
+            not_due = NotRunningReason(ReasonCode.SCHEDULED, _not_due(task, queue), task.due_at)
+            return (not_due, *reasons)
         noticed = now - task.due_at >= _NOTICED_AFTER
         workers = self.service.listening.of(queue) if noticed else QueueWorkers()
-        if workers.silent:
-            reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _nobody(queue)))
-        reasons += self._behind(task, queue, now)
-        if workers.all_busy and not queue.is_paused(now):
-            reasons = _with_busy_workers(reasons, queue, workers.all_busy)
+        if workers is None:
+            reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _no_workers(queue)))
+        ahead, behind = self._behind(task, queue, now)
+        if workers is not None and workers.all_busy and not queue.is_paused(now):
+            # There is no code of its own: the task is behind those that the workers run.
+            words = "; ".join(filter(None, (behind, workers.busy_words(ahead))))
+            behind = f"{words} until it starts" if workers.started > 0 else words
+        if queue.settings.groups is not None:
+            reasons += self._group_limited(task, queue)
+        if behind:
+            reasons.append(NotRunningReason(ReasonCode.BEHIND, behind))
         return tuple(reasons)
 
     def _of_queue(self, queue: Queue, now: datetime) -> list[NotRunningReason]:
         reasons = []
         dequeuing = queue.settings.dequeuing_settings
         if queue.is_paused(now):
-            detail = f"deliveries of queue {queue.name} are paused"
-            reasons.append(NotRunningReason(ReasonCode.PAUSED, detail, queue.resume_at))
+            reasons.append(NotRunningReason(ReasonCode.PAUSED, _paused(queue), queue.resume_at))
         if dequeuing.max_inflight_tasks and self.service.slots.full(queue):
-            detail = f"{dequeuing.max_inflight_tasks} tasks are in flight, as many as allowed"
+            most = dequeuing.max_inflight_tasks
+            detail = f"queue {queue.name} has {most} tasks in flight, its limit"
             reasons.append(NotRunningReason(ReasonCode.CONCURRENCY_LIMITED, detail))
         wait = self.service.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0
         if wait > 0:
             until = now + timedelta(seconds=wait)
-            reasons.append(
-                NotRunningReason(ReasonCode.RATE_LIMITED, "the token bucket is empty", until)
-            )
+            detail = f"the rate limit of queue {queue.name} is used up"
+            reasons.append(NotRunningReason(ReasonCode.RATE_LIMITED, detail, until))
         target = queue.settings.target
         if target is not None:
             doing = status_of(self.store, queue.name, target, now)
             if doing.busy:
                 detail = (
-                    f"the target answers {doing.busy}: {doing.allowed} of {doing.most} requests"
-                    " are under way at once, one more each second"
+                    f"the target answered {doing.busy}: {doing.allowed} of {doing.most} slots"
+                    " are open, and one more each second"
                 )
                 reasons.append(NotRunningReason(ReasonCode.TARGET_BACKING_OFF, detail))
         return reasons
 
-    def _behind(self, task: Task, queue: Queue, now: datetime) -> list[NotRunningReason]:
-        """Count whose turn is before its own; with several shards, on its own."""
+    def _behind(self, task: Task, queue: Queue, now: datetime) -> tuple[int, str]:
+        """Count the tasks whose turn comes first, and say so; with several shards, on its own."""
         if queue.settings.groups is not None:
-            return [*self._group_limited(task, queue), *self._behind_in_lane(task, queue)]
+            return self._behind_in_lane(task, queue)
         turn = queue.turn(task.place.lane, task.due_at)
         latest = max(turn + (turn - queue.turn(lane, turn)) for lane in queue.lanes)
         reader = ShardReader(self.store, queue, task.place.shard, self.now, until=min(now, latest))
         own = (turn, task.due_at, task.id)
         count = sum(turn_of(queue, entry) < own for entry in reader.page(_COUNTED))
         if count == 0:
-            return []
+            return 0, ""
         more = "at least " if count == _COUNTED and not reader.exhausted else ""
         what = "task is" if count == 1 else "tasks are"
         what = f"{what} due before it"
         if queue.lanes != [0]:
             what = "task has its turn" if count == 1 else "tasks have their turn"
             what = f"{what} before it, by due time and priority"
-        return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+        return count, f"{more}{count} {what}"
 
     def _group_limited(self, task: Task, queue: Queue) -> list[NotRunningReason]:
         key = task.group_key
@@ -131,55 +139,47 @@ class Explain(ServicePart):
         detail = f"{which} {queue.group_limit} in flight, as many as allowed: {blocking.why}"
         return [NotRunningReason(ReasonCode.GROUP_LIMITED, detail, blocking.until)]
 
-    def _behind_in_lane(self, task: Task, queue: Queue) -> list[NotRunningReason]:
+    def _behind_in_lane(self, task: Task, queue: Queue) -> tuple[int, str]:
         """Count the earlier tasks in its lane; lanes take turns."""
         own = (task.scheduled_at, task.id)
         page = self.store.entries(task.place, until=task.scheduled_at, limit=_COUNTED)
         count = sum((entry.scheduled_at, entry.task_id) < own for entry in page.entries)
         if count == 0:
-            return []
+            return 0, ""
         more = "at least " if count == _COUNTED and page.last is not None else ""
         if task.place.lane != TURN_LANE:
             what = "task that was" if count == 1 else "tasks that were"
             what = f"{what} delayed or came back {'is' if count == 1 else 'are'} due before it"
-            return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+            return count, f"{more}{count} {what}"
         turn = shown_turn(turn_of_instant(task.scheduled_at))
         delivered = shown_turn(self.service.lines.delivered(queue))
         what = "task has its turn" if count == 1 else "tasks have their turn"
         what = f"{what} before it: its turn is {turn:g}, delivered is {delivered:g}"
-        return [NotRunningReason(ReasonCode.BEHIND, f"{more}{count} {what}")]
+        return count, f"{more}{count} {what}"
 
 
-def _with_busy_workers(
-    reasons: list[NotRunningReason], queue: Queue, workers: int
-) -> list[NotRunningReason]:
-    """Return *reasons* and the reason that all *workers* of *queue* are busy.
-
-    It has no separate code: the task is behind the tasks that they run.
-    """
-    who = f"all {workers} workers of queue {queue.name} are"
-    if workers == 1:
-        who = f"the only worker of queue {queue.name} is"
-    busy = f"{who} busy with other tasks"
-    before = next((one for one in reasons if one.code is ReasonCode.BEHIND), None)
-    if before is None:
-        return [*reasons, NotRunningReason(ReasonCode.BEHIND, busy)]
-    both = replace(before, detail=f"{before.detail}; {busy}")
-    return [both if one is before else one for one in reasons]
+def _paused(queue: Queue) -> str:
+    """Return that *queue* is paused, and to operators also by whom and why."""
+    words = f"queue {queue.name} is paused"
+    actor, pause = current_actor(), queue.pause
+    if pause is None or not (actor is None or actor.may(Permission.OPERATE, queue.name)):
+        return words
+    return f"{words} by {pause.by}{f': {pause.reason}' if pause.reason else ''}"
 
 
-def _not_due(task: Task) -> str:
+def _not_due(task: Task, queue: Queue) -> str:
     """Return that *task* is not due yet; of a retry also what the attempt before it failed of."""
     if not task.errors or current_fingerprint_of(task) is None:
         return "the task is not due yet"
-    attempt = task.errors[-1].attempt
-    return f"attempt {attempt + 1} is not due yet; attempt {attempt} failed: {_latest_error(task)}"
+    most = (task.retry or queue.settings.retry_strategy).max_retries + 1
+    attempt = f"attempt {task.errors[-1].attempt} of {most}"
+    return f"waits for its retry: {attempt} failed with {_latest_error(task)}"
 
 
-def _nobody(queue: Queue) -> str:
+def _no_workers(queue: Queue) -> str:
     return (
-        f"no worker listens to queue {queue.name}: no worker has announced itself, and no"
-        " task was started in the last two minutes"
+        f"queue {queue.name} has no workers: none has sent a heartbeat, and no task was started"
+        " in the last two minutes"
     )
 
 
@@ -202,13 +202,12 @@ def _latest_error(task: Task) -> str:
 
 def _leased(task: Task, now: datetime) -> NotRunningReason:
     end = task.lease_expires_at
+    who = task.worker or "its worker"
     if end is not None and end <= now:
-        who = task.worker or "its worker"
-        ago = f"{(now - end).total_seconds():.0f} s ago"
         detail = (
-            f"{who} has not been heard of, and the lease ended {ago}: the next worker that"
-            " dequeues here reclaims the task, at the latest within a minute"
+            f"the lease of {who} ended {about((now - end).total_seconds())} ago without a report:"
+            " the task is retried within a minute"
         )
         return NotRunningReason(ReasonCode.LEASED, detail)
-    by = f" by {task.worker}" if task.worker else ""
-    return NotRunningReason(ReasonCode.LEASED, f"the task is being worked on{by}", end)
+    long = about((now - (task.started_at or now)).total_seconds())
+    return NotRunningReason(ReasonCode.LEASED, f"{who} has been running the task for {long}", end)

@@ -109,8 +109,9 @@ def test_bad_rows_are_named_when_all_good_ones_are_in(
     with pytest.raises(PySparkException) as failed:
         save(frame(spark, 100).withColumn("payload", broken), connection)
 
-    assert "1 rows are no tasks, the other 99 are in: n=7: payload must be JSON text" in str(
-        failed.value
+    assert (
+        "1 of 100 rows are invalid, the others are enqueued: n=7: payload must be JSON text"
+        in str(failed.value)
     )
     assert len(tasks_in(connection)) == 99
     save(frame(spark, 100), connection)
@@ -238,12 +239,14 @@ def test_bad_rows_fail_a_batch_and_do_not_stop_a_stream(
     given = [*rows(1, 2), {"payload": "{", "n": 3}]
     if not stream:
         writer = source.writer(schema, overwrite=False)
-        with pytest.raises(InvalidRequest, match="1 rows are no tasks, the other 2 are in: n=3"):
+        with pytest.raises(
+            InvalidRequest, match="1 of 3 rows are invalid, the others are enqueued: n=3"
+        ):
             writer.commit([writer.write(iter([pa.RecordBatch.from_pylist(given)]))])
     else:
         written = source.streamWriter(schema, overwrite=False)
         written.commit([written.write(iter([SparkRow(**row) for row in given]))], 0)
-        assert "1 rows are no tasks, the other 2 are in: n=3" in caplog.text
+        assert "1 of 3 rows are invalid, the others are enqueued: n=3" in caplog.text
 
     assert len(tasks_in(connection)) == 2
 

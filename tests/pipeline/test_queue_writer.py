@@ -175,9 +175,9 @@ def test_a_commit_warns_once_of_tasks_that_were_not_settled_as_their_rows_say(
     (elsewhere,) = written("other")
     (warned,) = written("in")
 
-    assert "queue other, about so many were not settled as their rows say: 9 lost" in elsewhere
+    assert "queue other: some tasks were not settled as their rows say, about: 9 lost" in elsewhere
     assert warned.endswith(
-        "of the tasks of queue in, about so many were not settled as their rows say:"
+        "queue in: some tasks were not settled as their rows say, about:"
         " 1 dead (such as: action must be one of move, succeed, fail, retry, release, spawn, not"
         " 'explode'); 2 retried (such as: to_queue: there is no queue nowhere)"
     )

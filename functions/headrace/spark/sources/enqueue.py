@@ -1,16 +1,15 @@
 """``headrace.enqueue``: the rows of any frame as tasks, each of them once.
 
-Every id is made from its row alone and every write asks that the id is new, so that a task that
+Every id is made from its row alone, and every write requires that the id is new.  So a task that
 Spark runs again, or a job that is killed and started again, adds nothing twice.  It is the API's
 own enqueue, with the queue's settings, on the store directly.
 
-A row that is no task does not hold up the others: all good rows are enqueued, then a batch fails
-and names the bad ones, and a stream warns of them, or as ``bad_rows`` says.  Put right and run
-again, it adds those.
+An invalid row does not hold up the others: all valid rows are enqueued, then a batch fails and
+names the invalid ones, and a stream warns of them; the option ``bad_rows`` changes that.  When the
+rows are corrected and the job runs again, it adds only those.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -28,7 +27,14 @@ from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.spark.sources import ENQUEUE, connect
 from headrace.spark.sources.arrow import ArrowSink, rows_in
-from headrace.spark.sources.badrows import DROP, FAIL, BadRows, bad_rows, dead_letter
+from headrace.spark.sources.badrows import (
+    DROP,
+    FAIL,
+    BadRows,
+    EnqueueSummary,
+    bad_rows,
+    dead_letter,
+)
 from headrace.spark.sources.newrows import (
     Identity,
     check_readable,
@@ -84,8 +90,6 @@ OPTIONS: Final = (
     ),
     *connect.OPTIONS,
 )
-EXAMPLES: Final = 20
-_ELSE: Final = "other reasons"
 _AT_A_TIME: Final = 500  # tasks, in requests of 25, several of them under way
 _BYTES: Final = 4 * 1024 * 1024  # of payloads at a time
 _LOG: Final = logging.getLogger(__name__)
@@ -103,36 +107,6 @@ class Sending:
     bad_rows: BadRows = FAIL
     timeline: str = ""  # of the rate that all parts of the job share
     ntz: frozenset[str] = frozenset()  # the columns whose timestamps are in no time zone
-
-
-@dataclass(slots=True)
-class EnqueueSummary(WriterCommitMessage):
-    """The outcome of rows: numbers by outcome, and the first bad rows with their reasons.
-
-    ``differing`` is how many existing tasks have another payload than their row; ``reasons`` counts
-    the bad rows by reason.  If Spark sent rows twice, it counts the second time.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    bad: list[str] = field(default_factory=list)
-    differing: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-
-    def refuse(self, name: str, reason: str) -> None:
-        """Count one bad row."""
-        self.counts["bad"] += 1
-        self.reasons[
-            reason if reason in self.reasons or len(self.reasons) < EXAMPLES else _ELSE
-        ] += 1
-        if len(self.bad) < EXAMPLES:
-            self.bad.append(f"{name}: {reason}")
-
-    def merge(self, other: "EnqueueSummary") -> None:
-        """Add what another has counted."""
-        self.counts += other.counts
-        self.differing += other.differing
-        self.reasons += other.reasons
-        self.bad += other.bad[: EXAMPLES - len(self.bad)]
 
 
 class EnqueueSource(DataSource):
@@ -248,7 +222,7 @@ def enqueued(sending: Sending, rows: Iterable[Mapping[str, Any]]) -> EnqueueSumm
 
 @dataclass(slots=True)
 class _Refusals:
-    """The bad ones among some rows, and what is to tell of them."""
+    """The invalid rows among some rows, and the tasks that report them."""
 
     sending: Sending
     summary: EnqueueSummary
@@ -256,17 +230,17 @@ class _Refusals:
     letters: list[TaskSpec] = field(default_factory=list)
 
     def refuse(self, row: Mapping[str, Any], name: str, reason: str) -> None:
-        """Note one bad row."""
+        """Count an invalid row, and make a task that reports it if the options say so."""
         self.summary.refuse(name, reason)
         if self.sending.bad_rows.queue is not None:
             self.letters.append(dead_letter(row, reason))
 
     def refuse_task(self, task_id: str | None, reason: str) -> None:
-        """Note one whose task was not accepted."""
+        """Count a row whose task was refused."""
         self.refuse(self.rows.get(str(task_id), {}), str(task_id), reason)
 
     def send(self) -> None:
-        """Enqueue what tells of them."""
+        """Enqueue the tasks that report invalid rows."""
         if self.letters and self.sending.bad_rows.queue is not None:
             tasks = connect.opened(self.sending.connection).tasks
             for some in chunks(iter(self.letters), _AT_A_TIME):
@@ -357,8 +331,8 @@ def _contradictions(
     wrong = []
     if bool(identity.id_column) == bool(identity.id_from):
         message = (
-            "give exactly one of id_column and id_from: a row without a fixed id that is sent again"
-            " is added again"
+            "must be given, or id_from, and not both: a row without a fixed id is added again each"
+            " time it is sent"
         )
         wrong.append(FieldError("id_column", message))
     if chosen["run"] and not identity.id_from:
@@ -369,45 +343,32 @@ def _contradictions(
 
 
 def _ended(messages: Sequence[WriterCommitMessage | None], sending: Sending) -> None:
-    """Tell what became of the rows.  Raises as _checked() does."""
+    """Log the outcomes of the rows.
+
+    Raises InvalidRequest if some rows are invalid and *sending* says that this fails the write.
+    All valid rows are enqueued by then.
+    """
     _forget(sending)
-    _checked(messages, sending.bad_rows)
+    summary = EnqueueSummary()
+    for message in messages:
+        if isinstance(message, EnqueueSummary):
+            summary.merge(message)
+    _LOG.info("%s: rows by outcome: %s", ENQUEUE, summary.outcomes())
+    if summary.differing:
+        _LOG.warning(
+            "%s: %s rows differ from the payload of their existing task, which keeps its own",
+            ENQUEUE,
+            f"{summary.differing:,}",
+        )
+    if summary.bad:
+        text = f"{ENQUEUE}: {summary.refusal()}"
+        policy = sending.bad_rows
+        if policy.fails:
+            raise InvalidRequest(text)
+        where = f"they are in queue {policy.queue}" if policy.queue else "they are dropped"
+        _LOG.warning("%s (%s)", text, where)
 
 
 def _forget(sending: Sending) -> None:
     if sending.rate is not None:
         forget_timeline(sending.connection, sending.timeline)
-
-
-def _checked(messages: Sequence[WriterCommitMessage | None], policy: BadRows) -> None:
-    """Log the outcomes of the rows; raise InvalidRequest if some were bad and that fails the write.
-
-    The good rows are enqueued by now.  The counts are those of the parts of the job, some of which
-    Spark may have run twice.
-    """
-    summary = EnqueueSummary()
-    for message in messages:
-        if isinstance(message, EnqueueSummary):
-            summary.merge(message)
-    counts = ", ".join(
-        f"{number:,} {outcome}" for outcome, number in sorted(summary.counts.items())
-    )
-    _LOG.info("%s: rows by outcome, as told: %s", ENQUEUE, counts or "none")
-    if summary.differing:
-        _LOG.warning(
-            "%s: of the existing ones, %s have another payload than their row and keep it",
-            ENQUEUE,
-            f"{summary.differing:,}",
-        )
-    if bad := summary.counts["bad"]:
-        good = sum(summary.counts.values()) - bad
-        more = f"; and {bad - len(summary.bad):,} more" if bad > len(summary.bad) else ""
-        text = (
-            f"{ENQUEUE}: {bad:,} rows are no tasks, the other {good:,} are in: "
-            + "; ".join(summary.bad)
-            + more
-        )
-        if policy.fails:
-            raise InvalidRequest(text)
-        where = f"queue {policy.queue} has them" if policy.queue else "they are dropped"
-        _LOG.warning("%s (%s)", text, where)

@@ -321,7 +321,7 @@ def _looked_at(target: SettleTarget, messages: Sequence[api.WriterCommitMessage 
             for outcome, number in sorted(summary.amiss.items())
         )
         _LOG.warning(
-            "%s: of the tasks of %s, about so many were not settled as their rows say: %s",
+            "%s: %s: some tasks were not settled as their rows say, about: %s",
             QUEUE,
             f"queue {target.queue}" if target.queue else "several queues",
             problems,

@@ -17,8 +17,9 @@ from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.task import Place, State
 from headrace.spark.sources import connect
 from headrace.spark.sources.arrow import rows_in
+from headrace.spark.sources.badrows import EnqueueSummary
 from headrace.spark.sources.connect import StoreConnection
-from headrace.spark.sources.enqueue import EnqueueSummary, Sending, enqueued
+from headrace.spark.sources.enqueue import Sending, enqueued
 from headrace.spark.sources.newrows import Identity
 
 LONG: Final = st.sampled_from([-(2**63), -1, 0, 1, 253_402_300_800_000_000, 2**63 - 1]) | (

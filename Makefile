@@ -137,7 +137,8 @@ local-template: $(VENV)/.ready ## Write anew what the local service needs of tem
 	@$(PY) -m infra.template
 
 .PHONY: docs
-docs: $(VENV)/.ready ## Build the documentation site into build/site/
+docs: $(VENV)/.ready ## Write the tables of docs/reference/ from the code, and build the site into build/site/
+	@$(PY) -m infra.reference
 	@$(PY) -m infra.site $(VENV)/bin/zensical
 
 .PHONY: coming-from

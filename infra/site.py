@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from infra import reference
+
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 STAGE: Final = ROOT / "build" / "docs"
@@ -34,6 +36,13 @@ def stage() -> None:
         copy = _copy_of(file)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
+    pages, parts = reference.built()
+    for name, text in pages.items():
+        built = STAGE / "reference" / name
+        built.parent.mkdir(exist_ok=True)
+        built.write_text(text)
+    for page in (STAGE / "reference").glob("*.md"):
+        page.write_text(reference.filled(page.read_text(), parts))
 
 
 def _link(page: Path, outside: set[Path], found: re.Match[str]) -> str:

@@ -18,7 +18,7 @@ from tests.documented_lines import PAGES, command_lines
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "reference" / "cli.md"
+GUIDE = ROOT / "docs" / "how-to" / "command.md"
 HEADRACE = [sys.executable, "-P", "-m", "headrace.cli.main"]
 
 pytestmark = pytest.mark.slow  # each starts a process or several

@@ -1,4 +1,4 @@
-"""The worker in a shell that docs/reference/cli.md shows, against the real local service."""
+"""The worker in a shell that docs/how-to/shell-worker.md shows, against the real local service."""
 
 import os
 import re
@@ -13,14 +13,13 @@ import pytest
 from infra.launch import launched
 
 ROOT = Path(__file__).parents[2]
-GUIDE = (ROOT / "docs" / "reference" / "cli.md").read_text()
-SECTION = GUIDE.partition("## A worker in a shell\n")[2].partition("\n## ")[0]
+GUIDE = (ROOT / "docs" / "how-to" / "shell-worker.md").read_text()
 HEADRACE = shlex.join([sys.executable, "-P", "-m", "headrace.cli.main"])
 SEND = "#!/bin/sh\ngrep -q @ || { echo 'no such address' >&2; exit 1; }\n"
 
 
 def block(kind: str) -> str:
-    (found,) = re.findall(rf"```{kind}\n(.*?)```", SECTION, flags=re.DOTALL)
+    (found,) = re.findall(rf"```{kind}\n(.*?)```", GUIDE, flags=re.DOTALL)
     return str(found)
 
 

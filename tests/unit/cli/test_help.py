@@ -1,4 +1,4 @@
-"""Every command explains itself, and the guide knows them all."""
+"""Every command explains itself."""
 
 import re
 import shlex
@@ -51,18 +51,6 @@ def examples() -> set[tuple[str, ...]]:
         for line in lines
         if line.startswith("headrace ")
     }
-
-
-def test_the_guide_has_every_command() -> None:
-    for path in VERBS:
-        assert f"`headrace {path}" in GUIDE, path
-
-
-def test_the_guide_has_no_command_that_is_not_there() -> None:
-    named = re.findall(r"^\| `headrace ([a-z ]+?)(?: [A-Z\[-].*?)?`", GUIDE, re.MULTILINE)
-
-    assert len(named) > 30
-    assert set(named) == set(VERBS)
 
 
 def test_the_guide_has_the_exit_codes() -> None:

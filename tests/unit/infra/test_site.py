@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import site
+from infra import reference, site
 
 NAV = (site.ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
 
@@ -18,6 +18,7 @@ def test_every_page_is_in_the_navigation() -> None:
         if page.parent.name != "decisions" or page.stem == "index"
     ]
 
+    pages += [f"reference/{name}" for name in reference.built()[0] if name.endswith(".md")]
     assert len(named) == len(set(named))
     assert set(named) == set(pages)
 

@@ -60,7 +60,9 @@ class Worker:
         client: how to reach the service; the app's by default.
         observers: are notified of what happens, to count it.
         log_format: ``"text"`` or ``"json"`` sets up logging; None leaves it to the program.
-        monotonic, now, chance: clocks and dice, in tests.
+        monotonic: a clock, for tests.
+        now: a clock, for tests.
+        chance: a source of random numbers, for tests.
         **options: as in `WorkerOptions`: ``queues``, ``concurrency``, ``isolate`` and more.
 
     Raises:

@@ -1,0 +1,66 @@
+"""The parts of the reference that the code decides.
+
+Tables of settings, roles, errors, limits and variables stand in docs/reference/, between two marks:
+``python -m infra.reference`` writes them, and a test compares.  The pages of the HTTP API and of
+the command are only in the site: ``built`` gives them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "docs" / "reference"
+
+_PART: Final = re.compile(r"(<!-- begin (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def table(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Return a Markdown table."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (columns, *rows)]
+    lines.insert(1, "|" + "---|" * len(columns))
+    return "\n".join(lines)
+
+
+def code(text: object) -> str:
+    """Return *text* as code; an empty text stays empty."""
+    return f"`{text}`" if str(text) else ""
+
+
+def cell(text: str) -> str:
+    """Return *text* on one line, for a table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def filled(text: str, parts: dict[str, str]) -> str:
+    """Return *text* with those of *parts* that have marks in it."""
+
+    def part(found: re.Match[str]) -> str:
+        made = parts.get(found[2])
+        return found[0] if made is None else f"{found[1]}\n{made}\n\n{found[3]}"
+
+    return _PART.sub(part, text)
+
+
+def committed() -> Iterator[tuple[Path, str]]:
+    """Yield each page of docs/reference/ and its text as the code has it now."""
+    from infra.reference import tables  # noqa: PLC0415  it uses this module
+
+    parts = tables.parts()
+    for page in sorted(FOLDER.glob("*.md")):
+        yield page, filled(page.read_text(), parts)
+
+
+def built() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the pages that only the site has, and the parts of other pages that lead to them."""
+    from infra.reference import commands, http_pages  # noqa: PLC0415  they use this module
+
+    pages = {**http_pages.pages(), **commands.pages()}
+    return pages, {**commands.parts(), **http_pages.parts()}
+
+
+def main() -> None:
+    """Write the tables into the pages."""
+    for page, text in committed():
+        page.write_text(text)

@@ -36,6 +36,22 @@ class Page:
     http_status: int = 200
 
 
+class TemplatePage(Page):
+    """A page of *template*, with what it shows by name: answers of use cases as they are."""
+
+    def __init__(
+        self,
+        template: str,
+        *,
+        title: str,
+        crumbs: tuple[Link, ...] = (),
+        http_status: int = 200,
+        **shown: object,
+    ) -> None:
+        super().__init__(title=title, crumbs=crumbs, http_status=http_status)
+        self.__dict__.update(shown, template=template)
+
+
 @dataclass(frozen=True, slots=True)
 class Flash:
     """A message about the last action; ``kind`` is done or failed, ``undo`` what can undo it."""

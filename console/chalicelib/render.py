@@ -25,7 +25,7 @@ from .pages import Frame, Page
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _TIME: Final = Markup('<time datetime="{}" title="{}" data-{}>{}</time>')
 _AS_OF: Final = re.compile("<time [^>]*data-as-of>[^<]*")
-_RELATIVE: Final = re.compile("(<time [^>]*data-ago>)[^<]*")
+_RELATIVE: Final = re.compile("(<time [^>]*data-(?:ago|since)>)[^<]*")
 
 
 def render(page: Page, frame: Frame) -> str:
@@ -64,6 +64,7 @@ def environment() -> Environment:
         "cut": formatting.cut,
         "exact": escape,
         "ago": _ago,
+        "since": _since,
         "as_of": _as_of,
         "clock": _clock,
         "instant": formatting.rfc3339,
@@ -85,6 +86,13 @@ def _ago(context: Context, at: datetime, mark: str = "ago") -> Markup:
     """Return an instant as relative text, the instant itself in the element."""
     words = formatting.ago(at, context["frame"].now)
     return _TIME.format(formatting.rfc3339(at), formatting.clock(at), mark, words)
+
+
+@pass_context
+def _since(context: Context, at: datetime) -> Markup:
+    """Return how long ago *at* was: a length of time that grows."""
+    words = formatting.duration(int((context["frame"].now - at).total_seconds()))
+    return _TIME.format(formatting.rfc3339(at), formatting.clock(at), "since", words)
 
 
 @pass_context

@@ -11,7 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from headrace.domain.task import ErrorKind, State, Task, TaskError
+from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
 
 from . import formatting
 
@@ -19,13 +19,14 @@ WIDTH: Final = 720
 _RUN: Final = "run"
 _KEYS: Final = {
     "wait": "waits",
-    "backoff": "backs off, or is not due",
-    "unknown": "waits and runs, its beginning not known",
+    "backoff": "backoff or not due",
+    "unknown": "waits and runs, start unknown",
     "run-failed": "runs and fails",
     "run-succeeded": "runs and succeeds",
     "run-inflight": "runs",
 }
 _LEAST: Final = 3.0  # pixels of a run, however short
+_LAST_LINE: Final = 200  # letters of it that are shown
 _NAMED: Final = 40  # pixels that a queue's name needs
 
 
@@ -36,7 +37,14 @@ class Ended(StrEnum):
     LAPSED = "lease expired"
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
-    RUNNING = "running since"
+    RUNNING = "running for"
+
+    @property
+    def status(self) -> Status:
+        """The status whose sign the attempt has."""
+        return {Ended.SUCCEEDED: Status.SUCCEEDED, Ended.RUNNING: Status.INFLIGHT}.get(
+            self, Status.DEAD
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,13 @@ class StoryAttempt:
     error: TaskError | None = None
     waited: float | None = None
     run: float | None = None
+
+    @property
+    def last_line(self) -> str:
+        """Where the traceback ends, which says most; empty for a detail of one line."""
+        detail = self.error.detail if self.error is not None else ""
+        lines = [line.strip() for line in detail.splitlines() if line.strip()]
+        return lines[-1][:_LAST_LINE] if lines[1:] else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +153,7 @@ def events(task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
         else:
             told.append(event)
             since = event.at or since
-            before = 0 if event.what != "given back" else before
+            before = 0 if event.what != "released" else before
     return tuple(told)
 
 
@@ -184,7 +199,7 @@ def _known(task: Task) -> Iterator[StoryAttempt | StoryEvent]:
         yield StoryEvent("restarted", again, task.queue)
     back = task.returned_at
     if back is not None and back not in moments and back != again:
-        yield StoryEvent("given back", back, task.queue)
+        yield StoryEvent("released", back, task.queue)
 
 
 def _last(task: Task) -> StoryAttempt | None:

@@ -46,7 +46,7 @@ def test_what_cannot_be_read_now_is_named_with_its_size(
 
     page = offloading.get(f"/console/tasks/{task_id}")
     assert page.status == 200
-    assert "not to be read now: payload (2 KiB)" in page.text
+    assert "not readable now: payload (2 KiB)" in page.text
     assert offloading.get(f"/console/tasks/{task_id}/enqueue").status == 503
 
 
@@ -62,7 +62,7 @@ def test_an_upload_is_shown_by_its_size_and_is_not_copied(
     offloading.use.tasks.enqueue("mail", [new])
 
     page = offloading.get(f"/console/tasks/{grant.task_id}")
-    assert f"uploaded the payload: 4 B, sha256 {digest}" in page.text
+    assert f"Uploaded payload: 4 B, sha256 {digest}" in page.text
     assert "Edit and enqueue as new" not in page.text
     copied = offloading.get(f"/console/tasks/{grant.task_id}/enqueue")
     assert copied.status == 400

@@ -1,5 +1,8 @@
 """The page of one task: what happened to it, and what to do about it."""
 
+import pytest
+
+from console.chalicelib.calls import progress_of
 from headrace.domain.access import Role
 from headrace.domain.operate import BulkAction
 from headrace.domain.plan import TaskSpec
@@ -21,6 +24,58 @@ def test_a_dead_task_says_what_it_died_of_and_how_it_runs_again(admin: Browser) 
     seen = viewer.one("section", **{"aria-labelledby": "why"})
     assert "no such mailbox" in seen.text
     assert seen.all("a") == []
+
+
+def test_a_task_is_titled_by_its_function_and_arguments(admin: Browser) -> None:
+    admin.queue("mail")
+    [task_id] = admin.put("mail", '{"task": "send", "args": {"to": "ada", "n": 3}}')
+    page = admin.get(f"/console/tasks/{task_id}").page
+
+    assert page.one("h1").text == 'send (to="ada", n=3)'
+    assert page.one("title").text.startswith('send(to="ada", n=3)')
+    assert task_id in page.one("p", class_="status-line").text
+    viewer = admin.as_role(Role.VIEWER).get(f"/console/tasks/{task_id}").page
+    assert viewer.one("h1").text == task_id
+
+
+def test_a_running_task_says_for_how_long_and_how_far_it_is(admin: Browser) -> None:
+    admin.queue("mail", keepalive_timeout_in_seconds=60)
+    admin.put("mail")
+    [task] = admin.take("mail")
+    admin.clock.forward(45)
+    admin.say(task, ReportStatus.INFLIGHT, progress='{"rows": 1200, "of": 4000}')
+    admin.clock.forward(35)
+
+    page = admin.get(f"/console/tasks/{task.id}").page
+    assert "running for 1 min 20 s on ada:1" in page.one("p", class_="status-line").text
+    assert page.one("progress").attributes["value"] == "0.3"
+    assert page.one("p", class_="task-progress").text == "1 200 of 4 000 rows"
+    assert page.all("section", **{"aria-labelledby": "why"}) == []
+
+    admin.clock.forward(60)
+    why = admin.get(f"/console/tasks/{task.id}").page.one("section", **{"aria-labelledby": "why"})
+    assert "Lease ended The lease of ada:1 ended 35 s ago without a report" in why.text
+
+
+@pytest.mark.parametrize(
+    ("progress", "share"),
+    [
+        ("0.25", 0.25),
+        ("25", 0.25),
+        ('{"percent": 25.0}', 0.25),
+        ('{"part": 1, "parts": 4}', 0.25),
+        ('{"done": 1, "total": 4, "note": "x"}', 0.25),
+        ('{"rows": 5}', None),
+        ('{"rows": 5, "of": 0}', None),
+        ("250", None),
+        ("true", None),
+        ("[1, 2]", None),
+        (None, None),
+    ],
+)
+def test_progress_is_read_in_its_usual_forms(progress: str | None, share: float | None) -> None:
+    found = progress_of(progress)
+    assert (found and found.share) == share
 
 
 TWICE = RetryStrategy(kind=Backoff.FIXED, base_seconds=20, jitter=0, max_retries=3)

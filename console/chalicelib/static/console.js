@@ -19,10 +19,22 @@
     return seconds > 0 ? `${about} ago` : `in ${about}`;
   }
 
+  // How long ago it was, in up to two units: 45 s, 1 min 20 s, 2 h 5 min.
+  function since(then) {
+    let left = Math.max(0, Math.floor((Date.now() - ahead - then) / 1000));
+    if (left < 1) return "0 s";
+    const parts = [];
+    for (const [length, unit] of units) {
+      if (left >= length || parts.length) parts.push([Math.floor(left / length), unit]);
+      left %= length;
+    }
+    return parts.slice(0, 2).filter(([count]) => count).map((part) => part.join(" ")).join(" ");
+  }
+
   function tellTimes(root = document) {
-    each("time[data-ago]", (time) => {
+    each("time[data-ago], time[data-since]", (time) => {
       const then = Date.parse(time.dateTime);
-      const text = relative(then);
+      const text = (time.dataset.since === undefined ? relative : since)(then);
       if (time.textContent !== text) time.textContent = text;
       if (!time.dataset.told) {
         time.dataset.told = "yes";

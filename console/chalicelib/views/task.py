@@ -4,132 +4,77 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
 from headrace.domain.operate import BulkAction
-from headrace.domain.task import ErrorKind, State, Status, Task, TaskError
+from headrace.domain.task import State, Status, Task
 from headrace.domain.task_fields import TITLED
 from headrace.domain.task_groups import shown_turn, turn_of_instant
+from headrace.ops.tasks.explain import NotRunningReason, ReasonCode
 from headrace.ops.tasks.spawn import ids_of_children
 
 from .. import formatting, snippets, story, urls
-from ..calls import call_line
-from ..pages import Page
+from ..calls import call_line, progress_of
+from ..pages import TemplatePage
 from ..parts import Fact, Link, StepBranch, Text
 from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
-from ..snippets import Snippet
-from ..story import Ended, StoryAttempt, StoryEvent, Strip
+from ..story import StoryAttempt, StoryEvent
 from .actions import ACTIONS
 from .navigation import crumbs, queue_link, tag_links, worker_link
 
+_CHIPS: Final = {
+    ReasonCode.TARGET_BACKING_OFF: "Backing off",
+    ReasonCode.LEASED: "Lease ended",  # a task in flight shows no reason before
+}
 ANOTHER: Final = "another queue"  # one that the visitor may not know of
-_LAST_LINE: Final = 200  # letters of it that are shown
-_STATUS: Final = {Ended.SUCCEEDED: Status.SUCCEEDED, Ended.RUNNING: Status.INFLIGHT}
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonRow:
-    """Why a task is not running, and until when."""
+    """Why a task is not running, and when that ends."""
 
-    code: str
+    word: str
     text: str
+    ends: str
     until: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptRow:
-    """One attempt and how it ended; ``run`` is seconds, None where it is not known."""
-
-    number: int
-    ended: str  #: failed, lease expired, succeeded, running
-    status: Status
-    at: datetime
-    worker: str
-    run: float | None
-    type: str
-    message: str
-    detail: str
-    last_line: str = ""  #: of a detail of several lines
-    unfolded: bool = False
-    worker_url: str | None = None
-    queue: Link | None = None  #: of a task that was in several
-    waited: float | None = None  #: seconds before it began
-
-
-@dataclass(frozen=True, slots=True)
-class TurnRow:
-    """What happened between attempts: moved on, restarted, given back."""
-
-    what: str
-    at: datetime | None
-    queue: Link | None
-    to: Link | None
-
-
-@dataclass(frozen=True, slots=True)
-class HopRow:
-    """A queue that the task was in; ``left`` is None for the one it is in now."""
-
-    queue: str
-    url: str | None
-    left: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskPage(Page):
-    """Everything about a task that the visitor may see."""
-
-    template: ClassVar[str] = "task.html"
-    id: str
-    queue: Link
-    status: Status
-    dead_reason: str
-    reasons: tuple[ReasonRow, ...]
-    restart: Link | None  #: of a dead task, for who may
-    actions: tuple[Link, ...]
-    facts: tuple[Fact, ...]
-    tags: tuple[Link, ...]
-    life: Strip | None
-    attempts: tuple[AttemptRow | TurnRow, ...]
-    trail: tuple[HopRow, ...]
-    texts: tuple[Text, ...]
-    withheld: str
-    snippets: tuple[Snippet, ...] = ()
-    children: tuple[StepBranch, ...] = ()
 
 
 @routes.get(urls.TASK, Permission.READ)
 def show(context: RequestContext) -> Reply:
-    """Show a task."""
+    """Show a task: what it is, why it is not running, and what happened to it."""
     task = context.task()
     status = task.status(context.now)
     details = context.allows(Permission.DETAILS, task.queue)
     texts, missing = _texts(context, task)
     worker_url = worker_link(context, task.worker or "")
-    told = _told(context, task)
-    return TaskPage(
-        title=task.id,
+    events = _events(context, task)
+    runs = task.state is State.INFLIGHT
+    lapsed = runs and (task.lease_expires_at or context.now) <= context.now
+    call = call_line(task.payload) if details else None
+    return TemplatePage(
+        "task.html",
+        title=f"{call.function}{call.arguments}" if call else task.id,
         crumbs=crumbs(context, task.queue),
-        id=task.id,
+        task=task,
+        call=call,
         queue=queue_link(context, task.queue),
         status=status,
-        dead_reason=task.dead_reason or "",
-        reasons=tuple(
-            ReasonRow(reason.code.value, formatting.sentence(reason.detail), reason.until)
-            for reason in context.use.explain.reasons(task)
-        )
-        if task.state in (State.ENQUEUED, State.DEAD)
+        running_since=task.started_at if runs and not lapsed else None,
+        progress=progress_of(task.own_progress) if runs else None,
+        reasons=tuple(map(_reason, context.use.explain.reasons(task)))
+        if lapsed or (not runs and status is not Status.SUCCEEDED)
         else (),
         restart=_restart(context, task, status),
         actions=_actions(context, task, status),
         facts=(*_facts(task, worker_url), *_batches(context, task)),
         tags=tag_links(context, task.queue, task.tags),
-        life=story.strip(task, context.now, told),
-        attempts=_rows(context, task, told, worker_url),
-        trail=_trail(context, task),
+        life=story.strip(task, context.now, events),
+        events=events[::-1],
+        places=_places(context, events) if task.trail else {},
+        worker_url=worker_url,
         texts=texts if details else (),
         withheld=missing
         if details
@@ -137,6 +82,13 @@ def show(context: RequestContext) -> Reply:
         children=_children(context, task),
         snippets=snippets.of_task(task, payload=details and task.uploaded is None),
     )
+
+
+def _reason(reason: NotRunningReason) -> ReasonRow:
+    code = reason.code
+    ends = "Due" if code is ReasonCode.SCHEDULED else "Ends"
+    words = _CHIPS.get(code) or code.replace("_", " ").capitalize()
+    return ReasonRow(words, formatting.sentence(reason.detail), ends, reason.until)
 
 
 def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link, ...]:
@@ -164,7 +116,7 @@ def _restart(context: RequestContext, task: Task, status: Status) -> Link | None
         return None
     back = {BACK: context.back}
     url = context.url(urls.TASK_ACTION, back, id=task.id, action=action.name)
-    return Link("Restart it", url)
+    return Link("Restart", url)
 
 
 def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
@@ -188,7 +140,7 @@ def _facts(task: Task, worker_url: str | None) -> tuple[Fact, ...]:
 def _batches(context: RequestContext, task: Task) -> Iterator[Fact]:
     """Yield the batches that count the task, and the one that made it, as far as one may see."""
     named = [("Batch", one) for one in task.batch_ids]
-    named += [("Called back by", task.batch.id)] if task.batch is not None else []
+    named += [("Callback of", task.batch.id)] if task.batch is not None else []
     for name, batch in named:
         with suppress(NotFound, Forbidden):
             context.use.task_batches.get(batch)
@@ -226,7 +178,7 @@ def _waits(task: Task) -> bool:
     return task.state in (State.ENQUEUED, State.INFLIGHT)
 
 
-def _told(context: RequestContext, task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
+def _events(context: RequestContext, task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
     """Return what happened to a task, with the queues that the visitor may know of."""
 
     def named(queue: str) -> str:
@@ -240,69 +192,17 @@ def _told(context: RequestContext, task: Task) -> tuple[StoryAttempt | StoryEven
     )
 
 
-def _rows(
-    context: RequestContext,
-    task: Task,
-    told: Sequence[StoryAttempt | StoryEvent],
-    worker_url: str | None,
-) -> tuple[AttemptRow | TurnRow, ...]:
-    """Return what happened, the newest first; *worker_url* leads to the latest worker's page."""
-
-    def place(queue: str) -> Link | None:
-        """Return the queue, where the task was in several."""
-        if not task.trail or not queue:
-            return None
-        return Link(queue, "") if queue == ANOTHER else queue_link(context, queue)
-
-    return tuple(
-        _row(one, task, place(one.queue), worker_url if one.worker == task.worker else None)
-        if isinstance(one, StoryAttempt)
-        else TurnRow(one.what, one.at, place(one.queue), place(one.to))
-        for one in reversed(told)
-    )
-
-
-def _row(one: StoryAttempt, task: Task, queue: Link | None, worker_url: str | None) -> AttemptRow:
-    error = one.error or TaskError(one.number, task.created_at, None, ErrorKind.FAILED)
-    at = one.started_at if one.ended is Ended.RUNNING else one.ended_at
-    return AttemptRow(
-        one.number,
-        str(one.ended),
-        _STATUS.get(one.ended, Status.DEAD),
-        at or task.created_at,
-        one.worker,
-        one.run,
-        error.type,
-        error.message,
-        error.detail,
-        _last_line(error.detail),
-        unfolded=one.error is not None and one.error is task.errors[-1],
-        worker_url=worker_url,
-        queue=queue,
-        waited=one.waited,
-    )
-
-
-def _last_line(detail: str) -> str:
-    """Return where a traceback ends, which says most; nothing of a single line."""
-    lines = [line.strip() for line in detail.splitlines() if line.strip()]
-    return lines[-1][:_LAST_LINE] if lines[1:] else ""
-
-
-def _trail(context: RequestContext, task: Task) -> tuple[HopRow, ...]:
-    if not task.trail:
-        return ()
-    hops = [
-        HopRow(
-            hop.queue if context.allows(Permission.READ, hop.queue) else ANOTHER,
-            context.url(urls.QUEUE, queue=hop.queue)
-            if context.allows(Permission.READ, hop.queue)
-            else None,
-            hop.at,
-        )
-        for hop in task.trail
-    ]
-    return (*hops, HopRow(task.queue, None, None))
+def _places(
+    context: RequestContext, events: Sequence[StoryAttempt | StoryEvent]
+) -> dict[str, Link]:
+    """Return the links of the queues that *events* name."""
+    names = {one.queue for one in events}
+    names |= {one.to for one in events if isinstance(one, StoryEvent)}
+    return {
+        name: Link(name, "") if name == ANOTHER else queue_link(context, name)
+        for name in names
+        if name
+    }
 
 
 def _texts(context: RequestContext, task: Task) -> tuple[tuple[Text, ...], str]:
@@ -317,12 +217,12 @@ def _texts(context: RequestContext, task: Task) -> tuple[tuple[Text, ...], str]:
         ("Payload", task.payload),
         ("Result", task.result),
         ("Progress", task.own_progress),
-        ("Progress of the delivery before", task.last_progress),
+        ("Previous progress", task.last_progress),
     )
     shown = tuple(Text.of(title, text) for title, text in every if text is not None)
     words = " and ".join(missing)
-    notes = [f"Kept outside the table, and not to be read now: {words}."] if words else []
+    notes = [f"Stored outside the table and not readable now: {words}."] if words else []
     if (one := task.uploaded) is not None:
         size = formatting.size(one.bytes)
-        notes.insert(0, f"Its producer uploaded the payload: {size}, sha256 {one.sha256}.")
+        notes.insert(0, f"Uploaded payload: {size}, sha256 {one.sha256}.")
     return shown, " ".join(notes)

@@ -11,6 +11,7 @@ from headrace.domain.errors import NotFound
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.query import term_text
 from headrace.domain.task import Task
+from headrace.domain.times import about
 from headrace.domain.worker import (
     FORGOTTEN_AFTER,
     REMEMBERED_FOR,
@@ -194,7 +195,7 @@ def _drain(context: RequestContext, workers: Sequence[LiveWorker]) -> str:
     left = [_left(context, task) for task in tasks]
     known = [one for one in left if one is not None]
     last = "the last longer than usual" if len(known) < len(left) else (
-        f"the last about {formatting.about(max(known))}"
+        f"the last about {about(max(known))}"
     )  # fmt: skip
     return f"{who}: {formatting.count_of(len(tasks), 'task')} still running, {last}"
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.domain.filters import fingerprint
+from headrace.domain.fingerprints import fingerprint
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State
 from headrace.domain.times import micros_of

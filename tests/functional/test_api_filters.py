@@ -27,6 +27,50 @@ def test_a_query_combines_filters_in_one_text(call: Service) -> None:
     assert deleted.json["changed"] == 1
 
 
+def test_a_query_excludes_terms_joins_them_and_measures_time_from_now(call: Service) -> None:
+    path = call.queue()
+    (ada,) = call.put(path, {"task": "mail.send"}, tags={"to": "ada"})
+    call.clock.forward(7_200)
+    (bob,) = call.put(path, {"task": "mail.send"}, tags={"to": "bob"})
+    (none,) = call.put(path, {"task": "sms.send"})
+
+    def found(text: str) -> set[str]:
+        ids: set[str] = set()
+        cursor: str | None = ""
+        while cursor is not None:
+            asked = {"query": text, "limit": "1", **({"cursor": cursor} if cursor else {})}
+            answer = call("GET", f"{path}/tasks", query=asked)
+            ids |= {task["id"] for task in answer.json["tasks"]}
+            cursor = answer.json["cursor"]
+            call.clock.forward(1)
+        return ids
+
+    assert found("-tag:to") == {none}
+    assert found("tag:to=ada OR tag:to=bob") == {ada, bob}
+    assert found("task:mail.send after:1h") == {bob}
+    deleted = call("POST", f"{path}/tasks/delete", {"filter": {"query": "-tag:to=ada before:1h"}})
+    assert deleted.json["changed"] == 0
+
+
+def test_a_version_is_found_after_its_workers_have_ended(call: Service) -> None:
+    path = call.queue()
+    call.put(path, *range(2))
+    versions = {"ada:1": "2.0", "bob:1": "2.1"}
+    taken = [call.take(path, worker=name)[0]["id"] for name in versions]
+    for name, version in versions.items():
+        beat = {"queues": ["mail"], "concurrency": 1, "running": [], "version": version}
+        assert call("PUT", f"/v1/workers/{name}", beat).status == 200
+    call.clock.forward(3_601)
+
+    def found(text: str) -> set[str]:
+        answer = call("GET", f"{path}/tasks", query={"query": text})
+        return {task["id"] for task in answer.json["tasks"]}
+
+    assert found("version:2.1") == {taken[1]}
+    assert found("-version:2.1") == {taken[0]}
+    assert found("version:3") == set()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -56,6 +100,6 @@ def test_a_viewer_finds_nothing_by_payloads(call: Service) -> None:
     viewer = keyed(call, Role.VIEWER)
 
     for what in ("tasks", "count"):
-        refused = viewer("GET", f"{path}/{what}", query={"query": "payload.order:77"})
-        assert refused.status == 403
+        for text in ("payload.order:77", "-task:mail.send", "worker:a OR task:mail.send"):
+            assert viewer("GET", f"{path}/{what}", query={"query": text}).status == 403
         assert viewer("GET", f"{path}/{what}", query={"query": "state:dead"}).status == 200

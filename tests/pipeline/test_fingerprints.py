@@ -5,7 +5,7 @@ import random
 from pyspark.sql import SparkSession
 
 from headrace.domain import filters as service
-from headrace.domain.filters import MESSAGE
+from headrace.domain.fingerprints import MESSAGE
 from headrace.spark.lake import tables as lake
 
 ALPHABET = "aFzZ09_-'\"`.,:( \t\n\r\x0b\u00a0\u2003éßİΣς😀x"

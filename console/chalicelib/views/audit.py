@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.filters import NewerRecord, TaskFilter
-from headrace.domain.query import Query, query_text, term_text
+from headrace.domain.query import Query, query_text
+from headrace.domain.query_grammar import term_text
 from headrace.ops.shared.audit import AuditFilter, AuditRecord
 from headrace.ops.shared.sentences import changes, sentence
 
@@ -75,7 +76,7 @@ def show(context: RequestContext) -> Reply:
     wanted: ListSearch[AuditRecord] = ListSearch(context, "audit")
     page = wanted.look(
         lambda where, limit, cursor: context.use.audit.list(
-            AuditFilter().narrowed(where), limit=limit, cursor=cursor
+            AuditFilter(matching=where), limit=limit, cursor=cursor
         )
     )
     return AuditPage(

@@ -8,7 +8,8 @@ from typing import ClassVar, Final, TypeAlias
 from headrace.domain.access import Permission
 from headrace.domain.batch import TaskBatch
 from headrace.domain.filters import TaskFilter
-from headrace.domain.query import Query, query_text, term_text
+from headrace.domain.query import Query, query_text
+from headrace.domain.query_grammar import term_text
 from headrace.domain.workflow import WORKFLOW_TAG, StepNode, part_id, step_tree
 from headrace.ops.tasks.steps import BatchStep, BatchSteps, steps_of
 

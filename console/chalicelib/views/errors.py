@@ -8,10 +8,12 @@ from typing import ClassVar, Final
 from headrace.domain import query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import FINGERPRINT_RE, TaskFilter
+from headrace.domain.filters import TaskFilter
+from headrace.domain.fingerprints import FINGERPRINT_RE
 from headrace.domain.list_query import called_function
 from headrace.domain.operate import BulkAction
-from headrace.domain.query import Query, term_text
+from headrace.domain.query import Query
+from headrace.domain.query_grammar import term_text
 from headrace.domain.task import Task
 from headrace.history.errors import ErrorGroup, Errors
 

@@ -7,7 +7,7 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.query import FIELD, term_text
+from headrace.domain.query_grammar import FIELD, term_text
 from headrace.ops.shared.paging import Found
 
 from .. import formatting

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.operate import ActionStatus
-from headrace.domain.query import term_text
+from headrace.domain.query_grammar import term_text
 from headrace.store.records.actions import Action
 
 from .. import formatting, urls

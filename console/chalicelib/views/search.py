@@ -9,7 +9,8 @@ from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.ids import WHOLE_ID_RE, id_fault
-from headrace.domain.query import Query, term_text
+from headrace.domain.query import Query
+from headrace.domain.query_grammar import term_text
 from headrace.domain.task import Status
 from headrace.ops.search.search import FoundTasks
 
@@ -92,7 +93,7 @@ def _by_query(context: RequestContext, wanted: str) -> Reply:
     word = asked.where.error
     if not wanted or asked.where == TaskFilter(error=wanted) or not context.allows(Permission.LIST):
         return Redirect(context.url(urls.QUEUES, {"q": _named(word or wanted)}))
-    if asked.where.payload and not context.allows(Permission.DETAILS):
+    if asked.where.needs_payload and not context.allows(Permission.DETAILS):
         return _page(context, wanted, error="payloads are not shown to this key")
     return _page(context, wanted, asked, context.use.search.across(context.by, asked.where))
 

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from headrace.domain import query
 from headrace.domain.query import Query
+from headrace.domain.query_grammar import FIELD
 from headrace.domain.task import Status
 
 from .. import urls
@@ -36,7 +37,7 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
     return SearchBox(
         action=url({}),
         text=wanted.text,
-        error=wanted.errors.of(query.FIELD),
+        error=wanted.errors.of(FIELD),
         terms=tuple(
             Link(text, url({**wanted.query(), SEARCHED: query.query_text(rest)}))
             for text, rest in terms
@@ -69,7 +70,7 @@ def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[R
     return SearchBox(
         action=context.url(wanted.of.route),
         text=wanted.text,
-        error=wanted.errors.of(query.FIELD),
+        error=wanted.errors.of(FIELD),
         terms=tuple(
             Link(text, wanted.url(**{SEARCHED: rest})) for text, rest in wanted.where.without_each()
         ),

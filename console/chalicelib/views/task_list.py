@@ -7,14 +7,11 @@ from typing import Final
 from headrace.domain import limits, query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import (
-    EVERY_TASK,
-    STATE_WORDS,
-    statuses_of,
-)
+from headrace.domain.filters import EVERY_TASK, STATE_WORDS, statuses_of
 from headrace.domain.ids import id_fault
 from headrace.domain.indexing import PAYLOAD, tag_field
 from headrace.domain.query import Query
+from headrace.domain.query_grammar import FIELD
 from headrace.domain.queue import Queue
 from headrace.domain.task import Status
 
@@ -103,10 +100,10 @@ class TaskQuery:
         try:
             asked = query.read(self.typed)
         except InvalidRequest as error:
-            self.errors.take(error, otherwise=query.FIELD)
+            self.errors.take(error, otherwise=FIELD)
             return Query()
-        if asked.where.payload and not context.allows(Permission.DETAILS, context.queue):
-            self.errors.add(query.FIELD, "names a payload, and payloads are not shown to this key")
+        if asked.where.needs_payload and not context.allows(Permission.DETAILS, context.queue):
+            self.errors.add(FIELD, "names a payload, and payloads are not shown to this key")
         return asked
 
     @property

@@ -1,88 +1,17 @@
-"""The filter that selects tasks of a queue, for lists, counts and bulk actions.
+"""The filter that selects tasks of a queue, for lists, counts and bulk actions."""
 
-Similar errors share a fingerprint: a hash of type and message without ids, numbers and quoted
-texts.  The console groups errors by it.  Spark computes the same fingerprint from ``BLANKS``, for
-the lake's table of failures.
-"""
-
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
-from functools import lru_cache
-from hashlib import sha256
-from typing import Any, Final, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any, Final, Self, TypeAlias
 
 from headrace.domain.change import Entry
 from headrace.domain.errors import FieldError, InvalidRequest, Unavailable
+from headrace.domain.fingerprints import current_fingerprint_of
 from headrace.domain.task import SHOWN_STATES, Priority, State, Status, Task
 from headrace.domain.texts import read_payload, text_at
-from headrace.domain.times import MICROSECOND
-
-MESSAGE: Final = 1024
-"""The lake keeps this many characters of a message, so the fingerprint uses no more."""
-
-LENGTH: Final = 16
-FINGERPRINT_RE: Final = re.compile(rf"[0-9a-f]{{{LENGTH}}}", re.ASCII)
-
-# Where a word begins and ends, as Python's ASCII has it; \b of Java 17 knows other alphabets.
-_BEGIN: Final = r"(?<![0-9a-z_])"
-_END: Final = r"(?![0-9a-z_])"
-BLANKS: Final = (
-    (r"'[^']*'|\"[^\"]*\"|`[^`]*`", "?"),
-    (_BEGIN + r"(tsk|lse|lsg|rpl)_[0-9a-z_]+", "?"),
-    (_BEGIN + r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}" + _END, "?"),
-    (_BEGIN + r"(0x)?(?=[0-9a-f]*[0-9])[0-9a-f]{6,}" + _END, "?"),
-    (r"[0-9]+([.,:][0-9]+)*", "?"),
-    (r"\s+", " "),
-)
-"""Patterns to replace in a message in lower case, in order: quotes, ids, hex, numbers, space.
-
-Expressions mean the same to Python (ASCII) and to Java.
-"""
-
-_BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank in BLANKS)
-
-
-def fingerprint(kind: str, message: str) -> str:
-    """Return the fingerprint that similar errors share: 16 hex digits."""
-    return _fingerprint(kind, message[:MESSAGE])
-
-
-@lru_cache(512)
-def _fingerprint(kind: str, message: str) -> str:
-    text = message.lower()
-    for pattern, blank in _BLANKS:
-        text = pattern.sub(blank, text)
-    whole = f"{kind}\n{text.strip(' ')}"
-    return sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:LENGTH]
-
-
-def fingerprint_of(task: Task) -> str:
-    """Return the fingerprint of the latest error of *task*."""
-    return fingerprint(*fault_of(task))
-
-
-_TRIED_BEFORE: Final = {State.ENQUEUED: 0, State.INFLIGHT: 1}
-
-
-def is_error_current(state: State, attempts: int, *, cancelled: bool) -> bool:
-    """Return whether the latest error of a task ended it, or caused the retry that it waits for.
-
-    A restart or a move begins a new life; errors before it are no longer current.
-    """
-    if state is State.DEAD:
-        return not cancelled
-    before = _TRIED_BEFORE.get(state)
-    return before is not None and attempts > before
-
-
-def fault_of(task: Task) -> tuple[str, str]:
-    """Return type and message of the latest error; without errors, the reason of the death."""
-    if not task.errors:
-        return "", str(task.dead_reason or "")
-    latest = task.errors[-1]
-    return latest.type, latest.message
+from headrace.domain.times import MICROSECOND, duration_text, read_duration
 
 
 class NewerRecord(Unavailable):
@@ -173,22 +102,49 @@ def check_states(words: Sequence[str], *, name: str = "state") -> None:
             raise InvalidRequest(detail, errors=(FieldError(name, detail),))
 
 
+Since: TypeAlias = datetime | float
+"""An instant, or seconds before now."""
+
+
+def instant_before(since: Since | None, now: datetime) -> datetime | None:
+    """Return the instant that *since* means at *now*."""
+    return now - timedelta(seconds=since) if isinstance(since, int | float) else since
+
+
+def _since_text(since: Since | None) -> str | None:
+    if isinstance(since, datetime):
+        return since.isoformat()
+    return None if since is None else duration_text(since)
+
+
+def _since(text: str) -> Since:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return read_duration(text)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskFilter:
     """Selects the tasks that fulfil every named condition; without conditions, every task.
 
     ``scheduled_after`` and ``scheduled_before`` limit the time by which the index sorts a state:
     the due time, the end of the lease as first granted, or the finish.  Both are excluded.
+    Seconds mean so long before now.  A tag with the value None may have any value.
     ``error`` is a part of the latest error's type, message or detail, in upper or lower case.
     ``fingerprint`` is that of the current error (``is_error_current``).  ``payload`` has the text
     of values by their paths; ``id_prefix`` is the beginning of the id.
+
+    ``version`` is that of the worker of the latest delivery; ``version_workers`` has the names of
+    its workers, once they are known.  Of each group in ``either`` one filter must match, and none
+    of ``without``; these filters name no states and no times.
     """
 
     states: tuple[str, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str | None] = field(default_factory=dict)
     worker: str | None = None
-    scheduled_after: datetime | None = None
-    scheduled_before: datetime | None = None
+    scheduled_after: Since | None = None
+    scheduled_before: Since | None = None
     min_attempts: int | None = None
     error: str | None = None
     fingerprint: str | None = None
@@ -196,6 +152,10 @@ class TaskFilter:
     group_key: str | None = None
     payload: Mapping[str, str] = field(default_factory=dict)
     id_prefix: str | None = None
+    version: str | None = None
+    either: "tuple[tuple[TaskFilter, ...], ...]" = ()
+    without: "tuple[TaskFilter, ...]" = ()
+    version_workers: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def spans(self, now: datetime) -> tuple[TimeSpan, ...]:
         """Return the parts of the index that may have matching tasks, in the order of lists.
@@ -210,25 +170,67 @@ class TaskFilter:
         derived = meanings["READY"] | meanings["SCHEDULED"]
         if _WAITING in found or derived <= found:
             found = (found - derived) | {_WAITING}
-        after = self.scheduled_after and self.scheduled_after + MICROSECOND
-        before = self.scheduled_before and self.scheduled_before - MICROSECOND
+        after = instant_before(self.scheduled_after, now)
+        before = instant_before(self.scheduled_before, now)
+        after = after and after + MICROSECOND
+        before = before and before - MICROSECOND
         spans = [span.within(after, before) for span in found]
         possible = [
             span for span in spans if not (span.since and span.until and span.since > span.until)
         ]
         return tuple(sorted(possible, key=lambda span: ORDER.index(span.state)))
 
+    def as_of(self, now: datetime) -> Self:
+        """Return the filter with the instants that its seconds mean at *now*."""
+        after = instant_before(self.scheduled_after, now)
+        before = instant_before(self.scheduled_before, now)
+        return replace(self, scheduled_after=after, scheduled_before=before)
+
+    @property
+    def parts(self) -> "Iterator[TaskFilter]":
+        """The filter itself, and all filters in ``either`` and ``without``."""
+        yield self
+        for one in (*chain.from_iterable(self.either), *self.without):
+            yield from one.parts
+
+    @property
+    def needs_payload(self) -> bool:
+        """Whether payloads must be read to compare tasks."""
+        return any(one.payload for one in self.parts)
+
+    def without_payloads(self) -> Self:
+        """Return the conditions that need no payload."""
+        return replace(
+            self,
+            payload={},
+            either=tuple(
+                group for group in self.either if not any(one.needs_payload for one in group)
+            ),
+            without=tuple(one for one in self.without if not one.needs_payload),
+        )
+
+    def with_workers(self, workers: Mapping[str, frozenset[str]]) -> Self:
+        """Return the filter with the names of the workers of each version."""
+        return replace(
+            self,
+            version_workers=workers.get(self.version or "", frozenset()),
+            either=tuple(
+                tuple(one.with_workers(workers) for one in group) for group in self.either
+            ),
+            without=tuple(one.with_workers(workers) for one in self.without),
+        )
+
     def fields(self) -> dict[str, Any]:
         """Return the fields that are set, as JSON for the audit."""
-        kept = asdict(self)
-        states = ",".join(kept.pop("states")) or None
-        some = {name: kept[name] or None for name in ("tags", "payload")}
-        named = {"state": states, **kept, **some}
-        return {
-            name: value.isoformat() if isinstance(value, datetime) else value
-            for name, value in named.items()
-            if value is not None
-        }
+        kept = {one.name: getattr(self, one.name) for one in fields(self)}
+        for name in ("scheduled_after", "scheduled_before"):
+            kept[name] = _since_text(kept[name])
+        del kept["version_workers"]
+        states = ",".join(kept.pop("states"))
+        kept["either"] = [[one.fields() for one in group] for group in self.either]
+        kept["without"] = [one.fields() for one in self.without]
+        named = {"state": states, **kept}
+        return {name: value for name, value in named.items() if value or value == 0}
 
     @classmethod
     def of_fields(cls, named: Mapping[str, Any]) -> Self:
@@ -239,15 +241,18 @@ class TaskFilter:
         for name in named:
             if name != "state" and name not in cls.__dataclass_fields__:
                 raise NewerRecord.of(f"where.{name}")
-        times = {
-            name: datetime.fromisoformat(named[name])
-            for name in ("scheduled_after", "scheduled_before")
-            if name in named
-        }
         known = {name: named[name] for name in cls.__dataclass_fields__ if name in named}
-        states = tuple(named["state"].split(",")) if "state" in named else ()
-        level = {"priority": Priority(named["priority"])} if "priority" in named else {}
-        return cls(**{**known, **times, **level, "states": states})
+        for name in ("scheduled_after", "scheduled_before"):
+            if name in named:
+                known[name] = _since(named[name])
+        if "state" in named:
+            known["states"] = tuple(named["state"].split(","))
+        if "priority" in named:
+            known["priority"] = Priority(named["priority"])
+        either = named.get("either", ())
+        known["either"] = tuple(tuple(map(cls.of_fields, group)) for group in either)
+        known["without"] = tuple(map(cls.of_fields, named.get("without", ())))
+        return cls(**known)
 
     @property
     def by_index(self) -> bool:
@@ -268,34 +273,35 @@ class TaskFilter:
     def matches(self, task: Task) -> bool:
         """Return whether *task* matches, apart from its state and times.
 
-        If the filter has ``payload``, *task* must have been read with its payload.
+        If the filter needs payloads, *task* must have been read with its payload.
         """
+        if not self._matches_fields(task) or any(one.matches(task) for one in self.without):
+            return False
+        return all(any(one.matches(task) for one in group) for group in self.either)
+
+    def _matches_fields(self, task: Task) -> bool:
         named: tuple[tuple[object, object], ...] = (
             (self.priority, task.priority),
             (self.group_key, task.group_key),
             (self.worker, task.worker),
+            (self.version, self.version if task.worker in self.version_workers else ""),
+            *((value, task.tags.get(key, _MISSING)) for key, value in self.tags.items()),
         )
-        other = any(wanted is not None and wanted != found for wanted, found in named)
-        if other or not task.id.startswith(self.id_prefix or ""):
+        if any(wanted is not None and wanted != found for wanted, found in named):
             return False
-        if self.min_attempts is not None and task.attempts < self.min_attempts:
+        if not self.tags.keys() <= task.tags.keys() or task.attempts < (self.min_attempts or 0):
             return False
-        if any(task.tags.get(key) != value for key, value in self.tags.items()):
+        if not task.id.startswith(self.id_prefix or ""):
             return False
         if self.error is not None and not _mentions(task, self.error):
             return False
-        if self.fingerprint is not None and self.fingerprint != current_fingerprint_of(task):
-            return False
-        return not self.payload or _holds(task, self.payload)
+        alike = self.fingerprint is None or self.fingerprint == current_fingerprint_of(task)
+        return alike and (not self.payload or _holds(task, self.payload))
 
+
+_MISSING: Final = object()
 
 EVERY_TASK: Final = TaskFilter()
-
-
-def current_fingerprint_of(task: Task) -> str | None:
-    """Return the fingerprint of the current error of *task*, or None."""
-    stands = is_error_current(task.state, task.attempts, cancelled=task.cancelled)
-    return fingerprint_of(task) if stands else None
 
 
 def _holds(task: Task, values: Mapping[str, str]) -> bool:

@@ -119,5 +119,5 @@ def wanted_term(fields: Iterable[str], where: TaskFilter) -> str | None:
     """Return a term that all tasks have which *where* means; None where no field tells."""
     known = set(fields)
     named = [(PAYLOAD + path, value) for path, value in where.payload.items()]
-    named += [(tag_field(key), value) for key, value in where.tags.items()]
+    named += [(tag_field(key), value) for key, value in where.tags.items() if value is not None]
     return next((term_of(field, value) for field, value in named if field in known), None)

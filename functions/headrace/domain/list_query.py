@@ -1,17 +1,24 @@
 """Queries of lists without an index: each of a row's values is compared.
 
-The terms are those of ``domain.query``, and a row must match all of them.  A word without a key
-matches a part of any text of the row, in upper or lower case.  Of a key with several values, one
-must match.
+The grammar is that of ``domain.query_grammar``.  A word without a key matches a part of any text of
+the row, in upper or lower case.  Of a key with several values, one must match.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from headrace.domain.query import QueryText, ReadValue, term_text, word_text
+from headrace.domain.filters import instant_before
+from headrace.domain.query_grammar import (
+    QueryText,
+    ReadValue,
+    since,
+    since_text,
+    term_text,
+    word_text,
+)
 
 Row = TypeVar("Row")
 Fits: TypeAlias = Callable[[Any, Any], bool]
@@ -54,18 +61,27 @@ class ListKey(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class _Term(Generic[Row]):
-    """One term as it is written, and the function that compares a row with it."""
+    """One term as it is written, what compares a row with it, and the wanted values by key."""
 
     text: str
     matches: Callable[[Row, datetime], bool] = field(repr=False, compare=False)
+    wanted: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery(Generic[Row]):
-    """A query of a list; ``named`` has the wanted values by their keys."""
+    """A query of a list; ``named`` has the wanted values by their keys.
+
+    Keys of terms that are excluded, or joined by OR, are only in ``keys``.
+    """
 
     terms: tuple[_Term[Row], ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All keys that the query compares."""
+        return frozenset(key for term in self.terms for key in term.wanted)
 
     @property
     def text(self) -> str:
@@ -99,23 +115,19 @@ class ListLanguage(Generic[Row]):
 
         Raises InvalidRequest for the field ``query``, with the position of the fault in the text.
         """
-        reading = QueryText(text)
+        reading = _ListReading(text, language=self)
         terms: list[_Term[Row]] = []
         named: dict[str, Any] = {}
-        while reading.more():
-            begin = reading.at
-            typed = reading.key()
-            if typed is None:
-                terms.append(self._word(reading.free_word()))
-                continue
-            name = typed.lower()
-            key = self.keys.get(name)
-            if key is None:
-                reading.no_key(begin, typed, ", ".join(self.keys))
-            if name in named:
-                reading.fail(begin, f"{name} is named twice")
-            named[name] = reading.value(begin, name, key.reads)
-            terms.append(_named(name, key, named[name]))
+        for group in reading.groups():
+            first = group[0]
+            if len(group) == 1 and not first.excluded:
+                for key, wanted in first.term.wanted.items():
+                    if key in named:
+                        reading.fail(first.begin, f"{key} is named twice")
+                    named[key] = wanted
+            terms.append(
+                _any_of([_excluded(one.term) if one.excluded else one.term for one in group])
+            )
         return ListQuery(tuple(terms), named)
 
     def terms_of(self, row: Row, now: datetime) -> Iterator[str]:
@@ -124,18 +136,53 @@ class ListLanguage(Generic[Row]):
             if key.fits is equals:
                 yield from (_written(name, value) for value in key.values(row, now) if value != "")
 
-    def _word(self, word: str) -> _Term[Row]:
-        def matches(row: Row, _now: datetime) -> bool:
-            return any(contains(word, text) for text in self.texts(row))
 
-        return _Term(word_text(word), matches)
+@dataclass(slots=True)
+class _ListReading(QueryText["_Term[Row]"], Generic[Row]):
+    language: ListLanguage[Row] = field(kw_only=True)
+
+    def term(self, begin: int) -> _Term[Row]:
+        typed = self.key()
+        if typed is None:
+            return _word(self.language, self.free_word())
+        name = typed.lower()
+        key = self.language.keys.get(name)
+        if key is None:
+            self.no_key(begin, typed, ", ".join(self.language.keys))
+        return _named(name, key, self.value(begin, name, key.reads))
 
 
-def _named(name: str, key: ListKey[Row], wanted: object) -> _Term[Row]:
+def _word(language: ListLanguage[Row], word: str) -> _Term[Row]:
+    def matches(row: Row, _now: datetime) -> bool:
+        return any(contains(word, text) for text in language.texts(row))
+
+    return _Term(word_text(word), matches)
+
+
+def _named(name: str, key: ListKey[Row], wanted: Any) -> _Term[Row]:  # noqa: ANN401  the reader's type
     def matches(row: Row, now: datetime) -> bool:
-        return any(key.fits(wanted, there) for there in key.values(row, now))
+        value = instant_before(wanted, now) if key.reads is since else wanted
+        return any(key.fits(value, there) for there in key.values(row, now))
 
-    return _Term(_written(name, wanted), matches)
+    written = since_text(wanted) if key.reads is since else wanted
+    return _Term(_written(name, written), matches, {name: wanted})
+
+
+def _excluded(term: _Term[Row]) -> _Term[Row]:
+    def matches(row: Row, now: datetime) -> bool:
+        return not term.matches(row, now)
+
+    return _Term(f"-{term.text}", matches, term.wanted)
+
+
+def _any_of(terms: Sequence[_Term[Row]]) -> _Term[Row]:
+    def matches(row: Row, now: datetime) -> bool:
+        return any(term.matches(row, now) for term in terms)
+
+    if len(terms) == 1:
+        return terms[0]
+    wanted = {key: value for term in terms for key, value in term.wanted.items()}
+    return _Term(" OR ".join(term.text for term in terms), matches, wanted)
 
 
 def _written(name: str, value: object) -> str:

@@ -10,7 +10,7 @@ from enum import StrEnum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.domain.batch import HASHES, BatchDelta, hash_of
-from headrace.domain.filters import fault_of, fingerprint, is_error_current
+from headrace.domain.fingerprints import fault_of, fingerprint, is_error_current
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import Membership, State, Task
 from headrace.domain.times import EPOCH, micros_of

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headrace.domain.access import covers
-from headrace.domain.filters import MESSAGE
+from headrace.domain.fingerprints import MESSAGE
 from headrace.domain.ids import group_of
 from headrace.domain.lifecycle import Action
 from headrace.domain.limits import utf8_bytes

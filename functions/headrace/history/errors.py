@@ -7,7 +7,7 @@ from typing import Final
 
 from headrace.domain import access
 from headrace.domain.access import Permission, Principal
-from headrace.domain.filters import current_fingerprint_of
+from headrace.domain.fingerprints import current_fingerprint_of
 from headrace.domain.task import State, Task
 from headrace.domain.times import instant_of, micros_of
 from headrace.history.faults import FAULTS, FaultCount, QueueFaults

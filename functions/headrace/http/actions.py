@@ -250,6 +250,6 @@ def list_audit(
     and completed after the last one. An entry without `changed` belongs to a change that still runs
     or was interrupted.
     """
-    where = AuditFilter(queue, actor, action, since, before).narrowed(asked(AUDIT, query))
+    where = AuditFilter(queue, actor, action, since, before, asked(AUDIT, query))
     page = current_service().audit.list(where, limit=limit, cursor=cursor)
     return audit_answer(page)

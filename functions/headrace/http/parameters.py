@@ -9,7 +9,8 @@ from headrace.domain.access import Permission, as_seen_by
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import STATE_WORDS, TaskFilter
 from headrace.domain.list_query import EVERY_ROW, ListLanguage, ListQuery
-from headrace.domain.query import FIELD, narrow
+from headrace.domain.query import narrow
+from headrace.domain.query_grammar import FIELD
 from headrace.domain.task import Task
 from headrace.http.fields import (
     CURSOR_LENGTH,
@@ -98,9 +99,10 @@ _TIME: Final = "by the time of its state: the due time, the first end of the lea
 _QUERY: Final = (
     "The filter in the language of the console's search boxes, and more: `state:dead "
     'tag:tenant=acme tag:"a b"="c=d" error:Timeout payload.order:77 id:tsk_01 attempts:2 '
-    "worker:w1 group:acme priority:high fingerprint:0123456789abcdef after:2026-11-21T08:00Z "
-    "before:…`. A task must match all of it, and all other filters; a condition may not be given "
-    "twice. Only keys that may see payloads can compare payloads."
+    "task:mail.send version:2.1 worker:w1 group:acme priority:high fingerprint:0123456789abcdef "
+    "after:1h before:2026-11-21T08:00Z`. A task must match all terms, and all other filters; a "
+    "condition may not be given twice. `a OR b` matches either term, `-a` excludes one. Only keys "
+    "that may see payloads can compare payloads."
 )
 
 _ANY_QUERY: Final = WithJsonSchema({"type": "string", "maxLength": limits.QUERY})
@@ -174,7 +176,7 @@ class FilterQuery(_Conditions, QueryFields):
         Raises Forbidden if the query names a payload and the key may not see payloads.
         """
         where = self.task_filter(queue)
-        if where.payload:
+        if where.needs_payload:
             principal().require(Permission.DETAILS)
         return where
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from headrace.ops.shared.repeats import Repeats
     from headrace.ops.shared.slots import Slots
     from headrace.ops.shared.stack_secret import DerivedIds, Signing
+    from headrace.ops.shared.versions import Versions
     from headrace.ops.tasks.batch_writes import BatchWrites
     from headrace.ops.tasks.batches import BatchOperations
     from headrace.ops.tasks.cancel import BatchCancelling, Cancelling
@@ -194,6 +195,7 @@ class Service:
     texts: "OffloadedTexts" = _part("headrace.ops.tasks.uploads", "OffloadedTexts")
     tokens: "Tokens" = _part("headrace.ops.shared.limiting", "Tokens")
     undos: "Undos" = _part("headrace.ops.operators.undo", "Undos")
+    versions: "Versions" = _part("headrace.ops.shared.versions", "Versions")
 
     def work_on_actions(self) -> None:
         """Invoke the function that works on actions; if that fails, its timer does it."""

@@ -13,7 +13,7 @@ from headrace.domain.list_query import (
     contains,
     is_before,
 )
-from headrace.domain.query import instant, one_of, text_of, yes_or_no
+from headrace.domain.query_grammar import one_of, since, text_of, yes_or_no
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -32,8 +32,8 @@ SHIPS: ListLanguage[Ship] = ListLanguage(
         "port": ListKey(text_of(64), lambda one, _: one.ports),
         "kind": ListKey(one_of("sail", "steam"), lambda one, _: [one.kind]),
         "laden": ListKey(yes_or_no, lambda one, _: [one.laden]),
-        "after": ListKey(instant, lambda _, now: [now], at_or_after),
-        "before": ListKey(instant, lambda _, now: [now], is_before),
+        "after": ListKey(since, lambda _, now: [now], at_or_after),
+        "before": ListKey(since, lambda _, now: [now], is_before),
     },
     lambda one: (one.name, *one.ports),
 )
@@ -52,10 +52,19 @@ VEGA = Ship("Vega of Göteborg", ("Oslo", "New York"), laden=True)
         'port:"New York" kind:steam,sail',
         "Laden:YES",
         "after:2026-11-21T12:00Z before:2026-11-21T12:01Z",
+        "after:1m port:Bergen OR port:Oslo -port:Bergen",
+        "-kind:steam NOT mars",
+        "name:mars OR vega",
     ],
 )
 def test_all_terms_must_hold(text: str) -> None:
     assert SHIPS.read(text).matches(VEGA, NOON)
+
+
+@pytest.mark.parametrize("text", ["-vega", "before:1m", "mars OR -port:Oslo", "vega NOT laden:yes"])
+def test_one_term_that_does_not_hold_is_enough(text: str) -> None:
+    assert not SHIPS.read(text).matches(VEGA, NOON)
+    assert SHIPS.read(SHIPS.read(text).text) == SHIPS.read(text)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.filters import STATE_WORDS, TaskFilter, fingerprint
+from headrace.domain.filters import STATE_WORDS, TaskFilter
+from headrace.domain.fingerprints import fingerprint
 from headrace.domain.indexing import fields_fault
 from headrace.domain.limits import QUERY
 from headrace.domain.query import Query, narrow, query_text, read
@@ -35,6 +36,31 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("priority:high group:g", TaskFilter(priority=Priority.HIGH, group_key="g")),
         ("after:2026-11-21T12:00", TaskFilter(scheduled_after=NOON)),
         ("before:2026-11-21T13:00+01:00", TaskFilter(scheduled_before=NOON)),
+        ("after:1h30m", TaskFilter(scheduled_after=5_400)),
+        ("tag:x task:mail.send", TaskFilter(tags={"x": None}, payload={"task": "mail.send"})),
+        ("version:2.1", TaskFilter(version="2.1")),
+        (
+            "-tag:x -Timeout full",
+            TaskFilter(
+                error="full", without=(TaskFilter(tags={"x": None}), TaskFilter(error="Timeout"))
+            ),
+        ),
+        ("NOT worker:a", TaskFilter(without=(TaskFilter(worker="a"),))),
+        ("state:dead OR state:ready", TaskFilter(states=("DEAD", "READY"))),
+        ("-state:dead,running", TaskFilter(states=("SCHEDULED", "READY", "SUCCEEDED"))),
+        (
+            "attempts:1 tag:a=1 OR -tag:b no answer OR timed out",
+            TaskFilter(
+                min_attempts=1,
+                either=(
+                    (
+                        TaskFilter(tags={"a": "1"}),
+                        TaskFilter(without=(TaskFilter(tags={"b": None}),)),
+                    ),
+                    (TaskFilter(error="no answer"), TaskFilter(error="timed out")),
+                ),
+            ),
+        ),
     ],
 )
 def test_terms_say_which_tasks_are_meant(text: str, where: TaskFilter) -> None:
@@ -55,6 +81,12 @@ def test_terms_say_which_tasks_are_meant(text: str, where: TaskFilter) -> None:
         (f"tag:a={'v' * 257}", 1, "tag a must be at most 256 bytes"),
         ("full error:x", 13, "words beside error:"),
         ('x ""', 3, "nothing stands between the quotes"),
+        ("OR x", 1, "OR must stand between two terms"),
+        ("x OR", 5, "OR must stand between two terms"),
+        ("x -after:1h", 3, "after cannot be excluded"),
+        ("state:dead OR worker:a", 1, "state cannot be excluded, or joined by OR to other keys"),
+        ("-state:pending,SUCCEEDED,DEAD", 1, "state excludes every state"),
+        ("after:99999d", 1, "after must be a date and time"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, at: int, says: str) -> None:
@@ -77,13 +109,24 @@ SOME = TEXT.filter(bool)
 PATHS = st.lists(SOME, min_size=1, max_size=3).map(tuple).map(path_of)
 PATHS = PATHS.filter(lambda path: len(path.encode()) <= limits.PAYLOAD_PATH_BYTES)
 NAMES = st.from_regex(limits.NAME_RE, fullmatch=True)
+TIMES = st.none() | st.datetimes(timezones=st.just(UTC)) | st.just(108_000)
+ONE = st.one_of(
+    st.builds(lambda key, value: TaskFilter(tags={key: value}), SOME, st.none() | TEXT),
+    st.builds(TaskFilter, error=SOME),
+    st.builds(TaskFilter, version=SOME),
+    st.builds(lambda path, value: TaskFilter(payload={path: value}), PATHS, TEXT),
+)
+ONE_OR_OTHER = ONE | ONE.map(lambda one: TaskFilter(without=(one,)))
 WHERE = st.builds(
     TaskFilter,
     states=st.lists(st.sampled_from(STATE_WORDS), max_size=2, unique=True).map(tuple),
-    tags=st.dictionaries(SOME, TEXT, max_size=3),
+    tags=st.dictionaries(SOME, st.none() | TEXT, max_size=3),
     worker=st.none() | SOME,
-    scheduled_after=st.none() | st.datetimes(timezones=st.just(UTC)),
-    scheduled_before=st.none() | st.datetimes(timezones=st.just(UTC)),
+    version=st.none() | SOME,
+    either=st.lists(st.tuples(ONE_OR_OTHER, ONE_OR_OTHER), max_size=2).map(tuple),
+    without=st.lists(ONE, max_size=2).map(tuple),
+    scheduled_after=TIMES,
+    scheduled_before=TIMES,
     min_attempts=st.none() | st.integers(0, 1_000),
     error=st.none() | SOME,
     fingerprint=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
@@ -103,7 +146,7 @@ def test_what_is_written_is_read_again_as_it_was(where: TaskFilter, queue: str |
     assert TaskFilter.of_fields(where.fields()) == where
 
 
-@given(st.text(st.sampled_from('ab:="\\,. \n{}payloadtagstate'), max_size=30))
+@given(st.text(st.sampled_from('ab:="\\,. \n{}payloadtagstate-OR'), max_size=30))
 def test_any_text_is_understood_or_refused(text: str) -> None:
     try:
         found = read(text)
@@ -138,7 +181,7 @@ def test_a_path_leads_to_the_text_of_one_value(path: str, text: str | None) -> N
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("tag:a", 'tag must be tag:key=value, or tag:"a key"="a value"'),
+        ("tag:=b", 'tag must be tag:key, tag:key=value or tag:"a key"="a value"'),
         (f"payload.{'a' * 300}:x", "payload path must be at most"),
         ("payload.a:1 payload.a:2", "payload.a is named twice"),
         (f"payload.a:{'x' * 1900}", "payload.a must be at most"),

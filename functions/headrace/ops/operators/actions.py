@@ -221,7 +221,7 @@ class ActionOperations(ServicePart):
             as_of=now,
             action=action,
             queues=tuple(queues),
-            where=replace(where, states=states),
+            where=replace(where.as_of(now), states=states),
             by=who.actor,
             by_id=who.actor_id,
             request_id=who.request_id,

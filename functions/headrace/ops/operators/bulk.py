@@ -166,6 +166,7 @@ class BulkOperations(ServicePart):
             walk = Walk.read(state)
         check_states(where.states, name="filter.state")
         until = self.now() + timedelta(seconds=self.patience)
+        where = self.service.versions.resolved(where.as_of(walk.as_of))
         taken = replace(where, states=where.states or tuple(map(str, STATES_BY_ACTION[action])))
         page = _PAGE if limit is None else min(_PAGE, limit)
 
@@ -207,6 +208,7 @@ class BulkOperations(ServicePart):
         With *only_look*, change nothing and report all other tasks as skipped.  The caller writes
         the audit.  Raises as by_ids().
         """
+        where = self.service.versions.resolved(where)
         job = replace(self._job(queue, action, to_queue, dry_run=False), undo=undo, at=stamps[-1])
         found = self.store.read([each.id for each in seen])
         gone = [each.id for each in seen if each.id not in found]
@@ -355,7 +357,7 @@ def _leaves(task: Task, change: Change, outcome: Outcome) -> bool:
 
 
 def _meant_by(where: TaskFilter, task: Task, now: datetime) -> bool:
-    where = replace(where, payload={})  # compared before, and it never changes
+    where = where.without_payloads()  # compared before, and they never change
     return where.matches(task) and any(span.holds(task) for span in where.spans(now))
 
 

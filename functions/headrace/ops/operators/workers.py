@@ -30,6 +30,8 @@ class WorkerOperations(ServicePart):
     def alive(self, heartbeat: WorkerHeartbeat, *, goes_on: bool = False) -> Command | None:
         """Record a heartbeat and return the command for the worker; one write unit.
 
+        The first heartbeat of a worker with a version costs a read and a write more.
+
         With *goes_on*, it began when the live worker of its name did, if there is one.  Raises
         Forbidden unless the caller may use all of its queues, earlier ones included.
         """
@@ -45,6 +47,7 @@ class WorkerOperations(ServicePart):
                     raise access.not_all_queues_of("worker", heartbeat.name)
                 if goes_on:
                     heartbeat = replace(heartbeat, started_at=before.heartbeat.started_at)
+        self.service.versions.note(heartbeat)
         return worker_of(self.store.renew_record(worker_record(heartbeat, self.now()))).command
 
     def list(

@@ -11,7 +11,7 @@ from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_request_token
 from headrace.domain.limits import NAME, NAME_RE, pattern_in_words
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.query import FIELD
+from headrace.domain.query_grammar import FIELD
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Progress, Schedule, ScheduleSettings
 from headrace.domain.task import Task
@@ -131,7 +131,7 @@ class Schedules(ServicePart):
         payload if the caller may not see payloads.
         """
         actor = current_actor()
-        if "task" in where.named and actor is not None and not actor.may(Permission.DETAILS):
+        if "task" in where.keys and actor is not None and not actor.may(Permission.DETAILS):
             message = "names a task, which payloads say, and those are not shown to this key"
             raise InvalidRequest.of(FIELD, message)
         cursors, now = self.service.cursors, self.now()

@@ -16,14 +16,7 @@ from headrace.domain.list_query import (
     starts_with,
 )
 from headrace.domain.operate import ActionStatus, BulkAction
-from headrace.domain.query import (
-    instant,
-    one_of,
-    queue_name,
-    task_id,
-    text_of,
-    yes_or_no,
-)
+from headrace.domain.query_grammar import one_of, queue_name, since, task_id, text_of, yes_or_no
 from headrace.domain.queue import Queue
 from headrace.domain.schedule import Schedule
 from headrace.domain.worker import LiveWorker, WorkerStanding
@@ -127,8 +120,8 @@ ACTIONS: Final[ListLanguage[Action]] = ListLanguage(
             lambda one, _: [one.status.lower()],
         ),
         "reason": ListKey(_REASON, lambda one, _: [one.reason], contains),
-        "after": ListKey(instant, lambda one, _: [one.started_at or one.as_of], at_or_after),
-        "before": ListKey(instant, lambda one, _: [one.started_at or one.as_of], is_before),
+        "after": ListKey(since, lambda one, _: [one.started_at or one.as_of], at_or_after),
+        "before": ListKey(since, lambda one, _: [one.started_at or one.as_of], is_before),
     },
     lambda one: _some(one.action.value, one.by, one.reason, *one.touches),
 )
@@ -141,8 +134,8 @@ AUDIT: Final[ListLanguage[AuditRecord]] = ListLanguage(
         "queue": ListKey(queue_name, lambda one, _: _some(one.queue)),
         "id": ListKey(_TEXT, lambda one, _: one.ids or ()),
         "reason": ListKey(_REASON, lambda one, _: _some(one.reason), contains),
-        "after": ListKey(instant, lambda one, _: [one.at], at_or_after),
-        "before": ListKey(instant, lambda one, _: [one.at], is_before),
+        "after": ListKey(since, lambda one, _: [one.at], at_or_after),
+        "before": ListKey(since, lambda one, _: [one.at], is_before),
     },
     _audit_texts,
 )

@@ -43,6 +43,7 @@ class Search(ServicePart):
         Raises InvalidRequest for a word that is no state.
         """
         by.require(Permission.LIST)
+        where = self.service.versions.resolved(where)
         ids = self.service.inspect.known_ids(where)
         if ids is not None:
             found = list(self._of_ids(by, where, ids, limit))

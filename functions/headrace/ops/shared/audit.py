@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, Unavailable
+from headrace.domain.filters import instant_before
 from headrace.domain.ids import new_task_id
 from headrace.domain.list_query import EVERY_ROW, ListQuery
 from headrace.domain.push import MASK
@@ -89,15 +90,15 @@ class AuditFilter:
     before: datetime | None = None
     matching: "ListQuery[AuditRecord]" = EVERY_ROW
 
-    def narrowed(self, query: "ListQuery[AuditRecord]") -> "AuditFilter":
-        """Return this filter narrowed by *query* and by the times that *query* names."""
-        since = [at for at in (self.since, query.named.get("after")) if at is not None]
-        before = [at for at in (self.before, query.named.get("before")) if at is not None]
+    def narrowed(self, now: datetime) -> "AuditFilter":
+        """Return this filter with the times of its query, as they are at *now*."""
+        named = self.matching.named
+        since = [self.since, instant_before(named.get("after"), now)]
+        before = [self.before, instant_before(named.get("before"), now)]
         return replace(
             self,
-            since=max(since, default=None),
-            before=min(before, default=None),
-            matching=query,
+            since=max((at for at in since if at is not None), default=None),
+            before=min((at for at in before if at is not None), default=None),
         )
 
     def check_span(self) -> None:
@@ -105,15 +106,15 @@ class AuditFilter:
         if self.since is not None and self.before is not None and self.since >= self.before:
             raise InvalidRequest.of("from", "must be before to")
 
-    def matches(self, entry: AuditRecord) -> bool:
-        """Return whether *entry* matches."""
+    def matches(self, entry: AuditRecord, now: datetime) -> bool:
+        """Return whether *entry* matches at *now*."""
         named = ("queue", "action")
         return (
             all(getattr(self, name) in (None, getattr(entry, name)) for name in named)
             and self.actor in (None, entry.actor, entry.actor_id)
             and (self.since is None or entry.at >= self.since)
             and (self.before is None or entry.at < self.before)
-            and self.matching.matches(entry, entry.at)
+            and self.matching.matches(entry, now)
         )
 
 
@@ -220,20 +221,22 @@ class Audit(ServicePart):
         Raises InvalidRequest for a forged cursor, and naming ``from`` for a span that ends before
         it begins.
         """
+        now, scope = self.now(), f"audit {where} {where.matching.text}"
+        where = where.narrowed(now)
         where.check_span()
-        oldest = max(self.now() - KEPT, where.since or self.now() - KEPT)
+        oldest = max(now - KEPT, where.since or now - KEPT)
 
         def meant(record: Record) -> AuditRecord | None:
             entry = _shown(_entry(record))
             own = not restricted() or visible(entry.queue or "")
-            return entry if own and where.matches(entry) else None
+            return entry if own and where.matches(entry, now) else None
 
         return seek(
             self.store,
             KIND,
             meant,
             self.service.cursors,
-            f"audit {where}",
+            scope,
             limit=limit,
             cursor=cursor,
             first="" if where.before is None else _countdown(where.before),

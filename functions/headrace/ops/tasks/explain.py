@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from headrace.domain.access import Permission
-from headrace.domain.filters import current_fingerprint_of
+from headrace.domain.fingerprints import current_fingerprint_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
 from headrace.domain.task_groups import shown_turn, turn_of_instant

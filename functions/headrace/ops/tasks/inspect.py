@@ -209,6 +209,7 @@ class Inspect(ServicePart):
         first, then more and more, up to 50 (or *page*), which fit into memory.  With *indexed*, use
         an index of values if there is one; it may miss recent tasks.
         """
+        where = self.service.versions.resolved(where)
         spans = where.spans(walk.as_of)
         if walk.fresh or walk.narrow:
             source = self._candidates(queue, where, indexed=indexed)
@@ -222,7 +223,7 @@ class Inspect(ServicePart):
             if walk.narrow:
                 raise InvalidRequest.of("cursor", "is of an index that was dropped; begin again")
         if where.id_prefix:  # of which few are read
-            page = max(page, _WITH_PAYLOADS if payload or where.payload else _ENTRIES)
+            page = max(page, _WITH_PAYLOADS if payload or where.needs_payload else _ENTRIES)
         while walk.span < len(spans):
             span = spans[walk.span]
             merged = merged_entries(self.store, queue, span, walk, descending=descending, page=page)
@@ -368,8 +369,8 @@ class Inspect(ServicePart):
         self, task_ids: Sequence[str], where: TaskFilter, *, payload: bool = False
     ) -> Mapping[str, Task]:
         """Return these tasks, with payloads also where *where* asks what is in them."""
-        found = self.store.read(task_ids, payload=payload or bool(where.payload))
-        if not where.payload:
+        found = self.store.read(task_ids, payload=payload or where.needs_payload)
+        if not where.needs_payload:
             return found
         filled = self.service.texts.filled([*found.values()], ("payload",))
         return {task.id: task for task in filled}

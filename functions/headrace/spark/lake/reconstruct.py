@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from headrace.domain.filters import MESSAGE
+from headrace.domain.fingerprints import MESSAGE
 from headrace.domain.lifecycle import Action
 from headrace.domain.task import FINISHED, State
 from headrace.domain.task_fields import REPLAYED

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from headrace.domain.filters import BLANKS
+from headrace.domain.fingerprints import BLANKS
 from headrace.history.changelog import FILLED
 from headrace.spark.lake.schemas import ATTEMPTS, CHANGES, DAY, FAILURES, TASKS
 

@@ -1,10 +1,11 @@
 """A worker in the thread of the test.  Time moves only between tasks."""
 
 import asyncio
+import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -30,9 +31,10 @@ from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
+from headrace.domain.times import instant_of
 from headrace.ops.shared.queues import QueueOperations
 from headrace.store.sqlite import SqliteStore
-from headrace.store.sqlite.rows import COLUMNS, task_of
+from headrace.store.sqlite.rows import COLUMNS, Row, task_of
 from headrace.testing.attempts import Attempt, Ran
 from headrace.testing.clock import ManualClock
 from headrace.wire.tasks import LeasedTask, Reported
@@ -44,6 +46,7 @@ LIMIT: Final = 10_000
 _AGAIN_SECONDS: Final = 1.0  # until a time limit is thrown in once more
 _A_MOMENT: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
+_IN_STATE: Final = "WHERE state = ? AND queue IN (SELECT value FROM json_each(?))"
 
 
 class MemoryTables(SqliteStore):
@@ -54,15 +57,25 @@ class MemoryTables(SqliteStore):
         ids, _ = self.ids("", limit=_ALL) or ((), False)
         return list(self.read(ids).values())
 
-    def unfinished(self, queue: str) -> Iterator[Task]:
-        """Yield the unfinished tasks of *queue* in the order of their due times."""
+    def first_due(self, queues: Iterable[str], *, ticks: bool = True) -> dict[str, datetime]:
+        """Return when the first waiting task of each queue is due, with or without *ticks*."""
+        which = "" if ticks else " AND json_extract(rest, '$.schedule') IS NULL"
+        by_queue = f"queue, MIN(due_at) FROM tasks {_IN_STATE}{which} GROUP BY queue"
+        found = self._rows(by_queue, State.ENQUEUED, queues)
+        return {queue: instant_of(due_at) for queue, due_at in found}
+
+    def first_lapse(self, queues: Iterable[str]) -> dict[str, datetime]:
+        """Return when the first lease of each queue ends."""
+        found: dict[str, datetime] = {}
+        for row in self._rows(f"{COLUMNS} FROM tasks {_IN_STATE}", State.INFLIGHT, queues):
+            task = task_of(row)
+            end = task.lease_expires_at or task.scheduled_at
+            found[task.queue] = min(end, found.get(task.queue, end))
+        return found
+
+    def _rows(self, what: str, state: State, queues: Iterable[str]) -> list[Row]:
         with self._db.reading() as db:
-            rows = db.execute(
-                f"SELECT {COLUMNS} FROM tasks WHERE queue = ? AND state IN (?, ?)"  # noqa: S608  a constant
-                " ORDER BY scheduled_at",
-                (queue, str(State.ENQUEUED), str(State.INFLIGHT)),
-            ).fetchall()
-        yield from map(task_of, rows)
+            return db.execute(f"SELECT {what}", (str(state), json.dumps(list(queues)))).fetchall()
 
 
 class _Control:
@@ -187,7 +200,7 @@ class Work:
             clock.forward_to(moment)
             self._tick()
             before = len(self._attempts)
-            if self._anything_due():
+            if self._may_give(*self._app.queues):
                 self._work()
             in_vain = 0 if now < end or len(self._attempts) > before else in_vain + 1
             if in_vain > self._limit:
@@ -256,44 +269,32 @@ class Work:
         with time_limits(route, ThreadAttempt):
             return self._app.execute(task, control)
 
-    def _anything_due(self) -> bool:
-        """Return whether a dequeue could find a task; most minutes of a long time are empty."""
-        return any(map(self._may_give, self._app.queues))
+    def _may_give(self, *queues: str) -> bool:
+        """Return whether one of *queues* has a task that is due or whose lease is over.
 
-    def _may_give(self, queue: str) -> bool:
-        """Return whether *queue* has a task that is due or whose lease is over."""
-        now = self._clock.now
-        return any(_attention_at(task) <= now for task in self._store.unfinished(queue))
+        A dequeue is slow, and most minutes of a long time are empty.
+        """
+        now, store = self._clock.now, self._store
+        first = (*store.first_due(queues).values(), *store.first_lapse(queues).values())
+        return any(moment <= now for moment in first)
 
     def next_due(self, *, ticks: bool) -> datetime | None:
         """Return the time at which the next task falls due or its lease ends, or None.
 
         Ticks of schedules count only with *ticks*: every tick has a successor.
         """
-        now = self._clock.now
-        moments = []
-        for name in self._app.queues:
-            try:
-                queue = self._queues.get(name)
-            except NotFound:
-                continue
-            for task in self._store.unfinished(name):
-                if task.state is State.INFLIGHT and task.lease_expires_at is not None:
-                    moments.append(task.lease_expires_at)
-                elif task.state is State.ENQUEUED and (ticks or task.schedule is None):
-                    if not queue.is_paused(max(now, task.due_at)):
-                        moments.append(task.due_at)
-                    elif queue.resume_at is not None:
-                        moments.append(queue.resume_at)
+        now, store = self._clock.now, self._store
+        moments = list(store.first_lapse(self._app.queues).values())
+        for name, due_at in store.first_due(self._app.queues, ticks=ticks).items():
+            queue = self._queues.get(name)
+            if not queue.is_paused(max(now, due_at)):
+                moments.append(due_at)
+            elif queue.resume_at is not None:
+                moments.append(queue.resume_at)
         if not moments:
             return None
         # A due task that was not delivered waits for a slot, a token, or the index.
         return min(moments) if min(moments) > now else now + _A_MOMENT
-
-
-def _attention_at(task: Task) -> datetime:
-    """Return when an unfinished task is due, or its lease over."""
-    return task.lease_expires_at or task.due_at
 
 
 def _awaited(app: App, task: LeasedTask, control: _Control, route: TaskRoute) -> Report | None:

@@ -9,6 +9,7 @@ import pytest
 from headrace import App, Context, Snooze, Stopped
 from headrace.client.queue_fields import RetryFields
 from headrace.testing import ManualClock, MemoryService
+from headrace.testing.work import MemoryTables
 
 FIXED: RetryFields = {"kind": "fixed", "base_seconds": 60, "max_retries": 3, "jitter": 0}
 
@@ -162,3 +163,25 @@ def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: Memo
     assert seen == [(False, False), (True, True)]
     assert (ran.cancelled, ran.lost, ran.failed, ran.succeeded) == (1, 0, 0, 0)
     assert "cancelled" in repr(ran)
+
+
+def test_time_passes_as_quickly_with_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute in which nothing is due costs the same statements however many queues there are."""
+
+    def statements(queues: int) -> int:
+        app, counted = App(), list[object]()
+        for number in range(queues):
+            app.handler(queue=f"q-{number}")(lambda payload: None)
+        look = MemoryTables.first_due
+
+        def counting(*args: Any, **which: Any) -> dict[str, datetime]:
+            counted.append(args)
+            return look(*args, **which)
+
+        with MemoryService() as service, monkeypatch.context() as patch:
+            service.run(app)
+            patch.setattr(MemoryTables, "first_due", counting)
+            service.run(app, seconds=timedelta(hours=1))
+        return len(counted)
+
+    assert statements(30) == statements(1)

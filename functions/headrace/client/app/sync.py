@@ -170,7 +170,7 @@ class AppSync:
             (SyncStep(SyncAction.CHANGE, name), self._queue_step(name, queue))
             for name, queue in found.items()
         ]
-        names = [name for name, queue in found.items() if queue is not None]
+        names = [name for name, queue in found.items() if queue is not None and queue.schedules]
         if prune and self._everywhere:
             names += [one.name for one in self._client.list_queues() if one.name not in found]
         there = {

@@ -204,6 +204,8 @@ def test_an_operator_sees_a_worker_until_it_ends(harness: WorkerHarness) -> None
 
 def test_a_worker_that_may_take_nothing_ends_at_once_and_says_why(harness: WorkerHarness) -> None:
     viewer = harness.client.create_key("looks", "viewer", ["*"]).secret
+    started = list[str]()
+    harness.app.on_worker_start(lambda: started.append("worker"))
     for key, queue, kind, words in (
         ("no-such-key", "mail", Unauthenticated, "key"),
         (viewer, "mail", Forbidden, "viewer"),
@@ -216,6 +218,7 @@ def test_a_worker_that_may_take_nothing_ends_at_once_and_says_why(harness: Worke
         (error,) = harness.raised
         assert type(error) is kind
         assert words in str(error)
+        assert (kind is Unauthenticated) == (not started), "an unknown key comes before the hooks"
 
 
 def test_a_service_that_is_away_at_the_start_is_waited_for(

@@ -89,6 +89,11 @@ class AppHooks:
         """
         return self._hook("task_end", function)
 
+    @property
+    def has_start_hooks(self) -> bool:
+        """Whether a function is called when a worker or a process starts."""
+        return bool(self._hooks.keys() & {"worker_start", "process_start"})
+
     def call_hooks(self, event: Event, *args: object) -> None:
         """Call the functions declared for *event*, in their order.  Raises what they raise."""
         for function in self._hooks.get(event, ()):

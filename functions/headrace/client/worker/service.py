@@ -27,7 +27,13 @@ from headrace.client.codec import Codec
 from headrace.client.sending import Report
 from headrace.client.threads import Died
 from headrace.client.worker.settings import WorkerSettings
-from headrace.domain.errors import Forbidden, NotFound, VersionMismatch
+from headrace.domain.errors import (
+    Forbidden,
+    HeadraceError,
+    NotFound,
+    Unauthenticated,
+    VersionMismatch,
+)
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import Dequeued, LeasedTask, Reported
 
@@ -73,6 +79,15 @@ class WorkerService:
     def check_queue(self, queue: str) -> None:
         """Raise NotFound, Forbidden or Unauthenticated if *queue* cannot be seen."""
         self._client.send(queues.get_queue(queue), again=False)
+
+    def check_key(self, queue: str) -> None:
+        """Raise Unauthenticated for an unknown key; the first dequeue shows other errors."""
+        try:
+            self.check_queue(queue)
+        except Unauthenticated:
+            raise
+        except HeadraceError:
+            return
 
     def dequeue(
         self,

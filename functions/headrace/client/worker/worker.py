@@ -141,6 +141,8 @@ class Worker:
             logs.configure(self._log_format)
         self._burst = burst
         with self._timers, signals_to(self.stop):
+            if self._app.has_start_hooks:
+                self._parts.service.check_key(next(iter(self.settings.queues)))
             self._app.call_hooks("worker_start")
             if not self.settings.isolate:
                 self._app.call_hooks("process_start")

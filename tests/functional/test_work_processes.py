@@ -132,15 +132,24 @@ def test_a_worker_takes_no_more_than_its_tasks(shop: Shop) -> None:
         Worker(app, max_memory=5).run()
 
 
-def test_an_app_that_cannot_be_loaded_ends_the_supervisor_with_the_code_of_its_workers(
-    shop: Shop,
+@pytest.mark.parametrize(
+    ("app", "options", "code", "why"),
+    [
+        ("no_such_module", [], 2, "there is no module no_such_module"),
+        ("shop", ["--queues", "nowhere"], 3, "nowhere"),
+        ("shop", ["--concurrency", "0"], 2, "concurrency"),
+    ],
+)
+def test_a_mistake_that_every_start_repeats_ends_the_supervisor_at_once(
+    shop: Shop, app: str, options: list[str], code: int, why: str
 ) -> None:
-    supervisor = shop.work("--processes", "2", app="no_such_module")
+    supervisor = shop.work("--processes", "1", *options, app=app)
 
     _, log = supervisor.communicate(timeout=SOON)
 
-    assert supervisor.returncode == 2
-    assert "there is no module no_such_module" in log
+    assert supervisor.returncode == code
+    assert why in log
+    assert log.count("Worker process 1 (") == 1
     assert "No worker process can work here" in log
 
 

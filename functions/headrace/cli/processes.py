@@ -23,6 +23,10 @@ _FAILED_STARTS: Final = 3
 """Worker processes in a row that end soon after their start: a new one would end too."""
 
 _STARTED_SECONDS: Final = 5.0
+
+_ENDS_ALL: Final = frozenset({Exit.USAGE, Exit.NOT_FOUND, Exit.NOT_ALLOWED})
+"""Codes of a start that fails again in the same way: a wrong option, module, queue or key."""
+
 _PAUSE_SECONDS: Final = 1.0
 """The pause before a worker process that died is replaced."""
 
@@ -112,7 +116,7 @@ class Supervisor:
         _log.error("Worker process %d (%d) %s", number, pid, how)
         soon = code > 0 and time.monotonic() - started < _STARTED_SECONDS
         self._failed_starts = self._failed_starts + 1 if soon else 0
-        if self._failed_starts >= _FAILED_STARTS:
+        if self._failed_starts >= _FAILED_STARTS or (soon and code in _ENDS_ALL):
             _log.error("No worker process can work here, so all are stopped")
             self._codes.append(code)
             self._pass_on(signal.SIGTERM, None)

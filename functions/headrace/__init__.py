@@ -4,6 +4,8 @@ What programs use is here, and loaded when it is first asked for: the Lambda fun
 this package need none of it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -120,8 +122,8 @@ _MODULES: Final = {
     "logs": "headrace.client.worker.logs",
 }
 _EXTRAS: Final = {  # what an import of everything cannot count on
-    "PrometheusMetrics": "prometheus",
-    "otel": "otel",
+    "PrometheusMetrics": ("prometheus", "prometheus_client"),
+    "otel": ("otel", "opentelemetry"),
 }
 
 __all__ = ["__version__", *_FROM, *_MODULES]  # noqa: PLE0604 (names, all of them)
@@ -131,22 +133,25 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (a class or a module)
     if name in _MODULES:
         return import_module(_MODULES[name])
     if name in _EXTRAS:
-        return _of_extra(name, _EXTRAS[name])
+        extra, package = _EXTRAS[name]
+        with needing(package, f"headrace.{name}", extra):
+            module = import_module(f"headrace.client.worker.telemetry.{extra}")
+            return module if name == extra else getattr(module, name)
     if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_FROM[name]), name)
 
 
-def _of_extra(name: str, extra: str) -> Any:  # noqa: ANN401 (likewise)
-    """Return what needs *extra*, whose module is called the same.  Raises ImportError without."""
+@contextmanager
+def needing(package: str, what: str, extra: str) -> Iterator[None]:
+    """Raise ImportError that names *extra* if the block misses *package*, which *what* needs."""
     try:
-        module = import_module(f"headrace.client.worker.telemetry.{extra}")
+        yield
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith(__name__):
+        if (error.name or "").partition(".")[0] != package:
             raise
-        missing = f"headrace.{name} needs {error.name}: pip install 'headrace[{extra}]'"
-        raise ImportError(missing) from None
-    return module if name == extra else getattr(module, name)
+        message = f"{what} needs {package}: pip install 'headrace[{extra}]'"
+        raise ImportError(message, name=package) from None
 
 
 def __dir__() -> list[str]:

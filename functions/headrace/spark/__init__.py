@@ -16,6 +16,8 @@ formats ``headrace``, ``headrace.enqueue``, ``headrace.table`` and ``headrace.ex
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from headrace import needing
+
 if TYPE_CHECKING:
     from headrace.spark.sources import register
     from headrace.spark.stations.station import Station
@@ -33,4 +35,5 @@ def __getattr__(name: str) -> object:
     if name not in _PLACES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(_PLACES[name]), name)
+    with needing("pyspark", f"headrace.spark.{name}", "spark"):
+        return getattr(import_module(_PLACES[name]), name)

@@ -41,15 +41,21 @@ def test_the_sdk_brings_nothing_of_the_server_along() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("PrometheusMetrics", "prometheus_client"), ("otel", "opentelemetry")]
+    ("module", "name", "package"),
+    [
+        ("headrace", "PrometheusMetrics", "prometheus_client"),
+        ("headrace", "otel", "opentelemetry"),
+        ("headrace.outbox.django", "DjangoOutbox", "django"),
+        ("headrace.outbox.sqlalchemy", "SqlAlchemyOutbox", "sqlalchemy"),
+        ("headrace.spark", "Station", "pyspark"),
+    ],
 )
-def test_what_needs_an_extra_names_it(name: str, package: str) -> None:
+def test_what_needs_an_extra_names_it(module: str, name: str, package: str) -> None:
     program = f"import sys; sys.modules['{package}'] = None\n"
     everything = "from headrace import *; print(Worker.__name__)"
-    refused = f"try:\n  from headrace import {name}\nexcept ImportError as error: print(error)"
+    refused = f"try:\n  from {module} import {name}\nexcept ImportError as error: print(error)"
 
     assert _run(program + everything) == "Worker"
     assert re.fullmatch(
-        rf"headrace.{name} needs {package}: pip install 'headrace\[\w+\]'",
-        _run(program + refused),
+        rf"headrace[.\w]* needs {package}: pip install 'headrace\[\w+\]'", _run(program + refused)
     )

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
-from django.db import transaction
-
+from headrace import needing
 from headrace.client.app.app import App
 from headrace.client.app.clients import PreparedTask
 from headrace.client.chains import CallGroup
@@ -39,6 +38,9 @@ from headrace.outbox.rows import (
     workflow_row,
 )
 from headrace.outbox.table import NewRow
+
+with needing("django", "headrace.outbox.django", "django"):
+    from django.db import transaction
 
 if TYPE_CHECKING:
     from headrace.outbox.django.table import DjangoTable

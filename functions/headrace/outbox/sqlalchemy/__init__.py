@@ -15,10 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, Unpack
 
-import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.orm import Session, SessionTransaction, registry, scoped_session
-
+from headrace import needing
 from headrace.client.app.app import App
 from headrace.client.app.clients import PreparedTask
 from headrace.client.chains import CallGroup
@@ -38,8 +35,14 @@ from headrace.outbox.rows import (
     prepared_tasks,
     workflow_row,
 )
-from headrace.outbox.sqlalchemy.table import SqlAlchemyTable, outbox_table
 from headrace.outbox.table import TABLE, NewRow
+
+with needing("sqlalchemy", "headrace.outbox.sqlalchemy", "sqlalchemy"):
+    import sqlalchemy as sa
+    from sqlalchemy import event
+    from sqlalchemy.orm import Session, SessionTransaction, registry, scoped_session
+
+    from headrace.outbox.sqlalchemy.table import SqlAlchemyTable, outbox_table
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session

@@ -12,6 +12,7 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli import params
 from headrace.cli.session import CliSession
+from headrace.client.options import nearest
 from headrace.domain.settings import Kind, Setting
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.times import duration_text
@@ -71,6 +72,19 @@ class CliCommand(click.Command):
         self.example = example
         self.everywhere = _globals()
         self.context_settings = {"help_option_names": ["-h", "--help"], **self.context_settings}
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").replace("-", "_")
+            options = [each for one in self.get_params(ctx) for each in one.opts]
+            near = nearest(name, [each.lstrip("-").replace("-", "_") for each in options])
+            if not near:
+                raise
+            meant = " or ".join(f"--{one.replace('_', '-')}" for one in near)
+            message = f"{error.message} Did you mean {meant}?"
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *self.everywhere]

@@ -73,11 +73,24 @@ def check_options(function: Callable[..., Any], given: Mapping[str, object]) -> 
 
 def unknown(name: str, of: str, known: Sequence[str]) -> str:
     """Return the error message for an unknown option."""
-    near = [other for other in _OTHER_NAMES.get(name, ()) if other in known]
-    near = near or sorted(get_close_matches(name, known, n=2))
+    near = nearest(name, known)
     return f"{of} has no option {name}: " + (
         f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}"
     )
+
+
+def nearest(name: str, known: Sequence[str]) -> list[str]:
+    """Return the *known* options that *name* may mean, here or in another task queue."""
+    near = [other for other in _OTHER_NAMES.get(name, ()) if other in known]
+    return near or sorted(get_close_matches(name, known, n=2))
+
+
+def no_attribute(
+    owner: object, name: str, hints: Mapping[str, str], about: str = ""
+) -> AttributeError:
+    """Return the error for a missing attribute, with the hint for its name filled in."""
+    hint = f": {hints[name].format(about)}" if name in hints else ""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}{hint}")
 
 
 _NAMED: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -13,6 +13,7 @@ import msgspec
 from headrace.client.calls import instant_text, json_body
 from headrace.client.codec import Codec
 from headrace.client.current import traced
+from headrace.client.options import no_attribute
 from headrace.client.settings import utc_now
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, PayloadTooLarge
@@ -32,8 +33,11 @@ ResultOf: TypeAlias = Callable[[Task], Any]
 R_co = TypeVar("R_co", covariant=True)
 Status: TypeAlias = Literal["SUCCEEDED", "INFLIGHT", "FAILED", "RELEASED", "MOVED"]
 
-_ENQUEUES: Final = ("aenqueue", "apply_async", "delay", "enqueue", "send")
-"""What here and elsewhere enqueues at once, which a call by itself does not."""
+_ENQUEUES: Final = dict.fromkeys(
+    ("aenqueue", "apply_async", "delay", "enqueue", "send"),
+    "a batch or a workflow makes it; to enqueue it now, say {}.enqueue(…) without .s",
+)
+"""What enqueues a task here and elsewhere, which a call alone does not."""
 
 _CARRIED: Final = {
     "payload": limits.PAYLOAD_BYTES,
@@ -157,14 +161,7 @@ class FunctionCall(SpawnedTask, WithResult[R_co]):
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (always raises)
             """Raise AttributeError, which knows how a call is enqueued at once."""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in _ENQUEUES:
-                function = str(self.payload["task"]).rpartition(".")[2]
-                message += (
-                    f": it is for a batch or a workflow to make; to enqueue it at once, say"
-                    f" {function}.enqueue(…) without .s"
-                )
-            raise AttributeError(message)
+            raise no_attribute(self, name, _ENQUEUES, str(self.payload["task"]).rpartition(".")[2])
 
 
 def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: ANN401 (of a task)

@@ -1,10 +1,12 @@
 """Names that other task queues have, and names with a slip in them."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from headrace import App, Client
+from headrace.testing import MemoryService
 
 
 @pytest.mark.parametrize(
@@ -12,6 +14,8 @@ from headrace import App, Client
     [
         ("delay", r"say send\.enqueue\(…\)"),
         ("apply_async", r"say send\.options\(delay=…\)\.enqueue\(…\)"),
+        ("apply", r"say send\(…\) to run it here, send\.enqueue\(…\) to enqueue it"),
+        ("si", r"say send\.s\(…\)"),
     ],
 )
 def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
@@ -25,6 +29,32 @@ def test_what_other_task_queues_call_it_is_answered_with_what_it_is_here(
     assert not hasattr(send, name)
     with pytest.raises(AttributeError, match=r"say send\.enqueue\(…\) without \.s$"):
         send.s("ada").delay  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_an_enqueued_task_names_the_right_call_for_a_result(service: MemoryService) -> None:
+    app = App()
+
+    @app.task
+    def send(to: str) -> str:
+        return to
+
+    async def awaited() -> None:
+        await send.enqueue("ada")  # type: ignore[misc]
+
+    async def gotten() -> None:
+        (await send.aenqueue("ada")).get  # type: ignore[attr-defined]  # noqa: B018
+
+    with service.serving(app):
+        task = send.enqueue("ada")
+        for name, hint in (("get", r"task\.result\(timeout=…\)"), ("revoke", r"task\.cancel\(\)")):
+            with pytest.raises(AttributeError, match=f"say {hint}$"):
+                getattr(task, name)
+        with pytest.raises(AttributeError, match=r"no attribute 'gte'$"):
+            task.gte  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(TypeError, match=r"say await …\.aenqueue\(…\) instead of"):
+            asyncio.run(awaited())
+        with pytest.raises(AttributeError, match=r"say await task\.result\(timeout=…\)$"):
+            asyncio.run(gotten())
 
 
 @pytest.mark.parametrize(

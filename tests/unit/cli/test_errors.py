@@ -121,6 +121,17 @@ def test_a_mistyped_command_is_told_which_was_meant(words: list[str], meant: str
     assert f"'{meant}'" in ran.error.partition("Did you mean")[2]
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("--at", "scheduled-at"), ("--countdown", "delay"), ("--dely", "delay"), ("--key-", "key")],
+)
+def test_an_option_of_another_name_is_told_which_was_meant(option: str, meant: str) -> None:
+    ran = invoke("enqueue", "mail", "1", option, "x", session=CliSession(env={}))
+
+    assert ran.code == Exit.USAGE
+    assert f"No such option '{option}'. Did you mean --{meant}" in ran.error
+
+
 def test_global_options_may_stand_anywhere_and_the_rightmost_wins(
     headrace_service: MemoryService,
 ) -> None:

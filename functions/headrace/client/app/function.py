@@ -34,7 +34,7 @@ from headrace.client.app.signature import Signature, cannot_be_imported, fitting
 from headrace.client.calls.waiting import result_of
 from headrace.client.codec import JsonValue
 from headrace.client.operations import Errors, checked, raises
-from headrace.client.options import named
+from headrace.client.options import named, no_attribute
 from headrace.client.sending import RESULTS, FunctionCall, NewTask, StepResult, make_call
 from headrace.domain.errors import InvalidRequest
 from headrace.wire.base import Unreadable
@@ -253,10 +253,7 @@ class TaskFunction(Runnable, TaskCaller[P, R], Generic[C, V, P, R]):
 
         def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (always raises)
             """Raise AttributeError, which knows what other task queues call it."""
-            message = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name in ELSEWHERE:
-                message += ": " + ELSEWHERE[name].format(self.__name__)
-            raise AttributeError(message)
+            raise no_attribute(self, name, ELSEWHERE, self.__name__)
 
     # ----------------------------------------------------------------------------------- to enqueue
 

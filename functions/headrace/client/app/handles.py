@@ -5,7 +5,7 @@ Through it a program waits for the result, follows the progress, or cancels the 
 
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app import checks
@@ -13,6 +13,7 @@ from headrace.client.app.checks import Duration
 from headrace.client.calls.tasks import not_enqueued
 from headrace.client.calls.waiting import if_kept
 from headrace.client.client import Client
+from headrace.client.options import no_attribute
 from headrace.wire.base import JsonValue
 from headrace.wire.tasks import CancelledTask, Enqueued, Task
 
@@ -20,6 +21,14 @@ T_co = TypeVar("T_co", covariant=True)
 """What the function returns."""
 
 _ANY_TIME = (0, math.inf)
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("get", "join", "wait"), "say {}.result(timeout=…)"),
+    **dict.fromkeys(("abort", "revoke", "terminate"), "say {}.cancel()"),
+    **dict.fromkeys(
+        ("failed", "ready", "state", "status", "successful"), "say client.get_task(task.id).state"
+    ),
+}
+"""What other task queues call it, and what to write here."""
 
 
 class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
@@ -34,6 +43,20 @@ class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
         held = cls(**{name: getattr(made, name) for name in made.__struct_fields__})
         held.__dict__.update(client=client, result_of=result_of)
         return held
+
+    if not TYPE_CHECKING:  # type checkers report these mistakes
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (always raises)
+            """Raise AttributeError, which knows what other task queues call it."""
+            awaited = "await task" if isinstance(self, AsyncEnqueuedTask) else "task"
+            raise no_attribute(self, name, _ELSEWHERE, awaited)
+
+        def __await__(self) -> Any:  # noqa: ANN401 (always raises)
+            """Raise TypeError, which names the method for event loops."""
+            raise TypeError(
+                "the task is enqueued, and there is nothing to await: in an event loop say"
+                " await ….aenqueue(…) instead of await ….enqueue(…)"
+            )
 
     def _result_of(self, task: Task) -> Any:  # noqa: ANN401  as the function returns
         return self.__dict__["result_of"](task)

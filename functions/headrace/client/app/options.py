@@ -16,7 +16,11 @@ from headrace.domain.task_fields import SetBy, texts
 
 ELSEWHERE: Final = {
     "delay": "say {0}.enqueue(…), or {0}.options(delay=…).enqueue(…)",
-    "apply_async": "say {0}.options(delay=…).enqueue(…)",
+    "apply": "say {0}(…) to run it here, {0}.enqueue(…) to enqueue it",
+    **dict.fromkeys(("signature", "si", "subtask"), "say {0}.s(…)"),
+    **dict.fromkeys(
+        ("apply_async", "schedule", "send_with_options"), "say {0}.options(delay=…).enqueue(…)"
+    ),
     "send": "say {0}.enqueue(…)",
 }
 """Methods that other task queues have, and what to write here."""

@@ -6,9 +6,10 @@ from typing import Final
 import click
 
 from headrace.cli.commands import CliGroup, limit_option, queue_names, yes_option
-from headrace.cli.output import Column, answer, done, facts, listing, many
+from headrace.cli.output import Column, answer, done, facts, listing
 from headrace.cli.session import CliSession, Exit
 from headrace.domain.operate import SAID
+from headrace.domain.texts import amount
 from headrace.wire.actions import ActionSeen
 
 _WORDS: Final = {
@@ -116,7 +117,7 @@ def _show(one: ActionSeen) -> None:
             ("matched", one.matched if one.matched is not None else "not known yet"),
             ("done", one.done),
             ("changed", one.changed),
-            *((f"skipped: {reason}", many(number, "task")) for reason, number in left.items()),
+            *((f"skipped: {reason}", amount(number, "task")) for reason, number in left.items()),
             ("by", one.actor),
             ("reason", one.reason),
             ("begun", one.started_at),

@@ -16,7 +16,6 @@ from headrace.cli.output import (
     done,
     follow,
     listing,
-    many,
     rows,
     span,
     table,
@@ -24,6 +23,7 @@ from headrace.cli.output import (
 )
 from headrace.cli.session import CliSession
 from headrace.client.calls.batches import cancel_batch, recount_batch
+from headrace.domain.texts import amount
 from headrace.domain.workflow import WORKFLOW_TAG, part_id, step_tree
 from headrace.wire.batches import BatchStep, BatchSteps
 
@@ -105,7 +105,7 @@ def cancel(session: CliSession, id: str, *, yes: bool) -> None:
     """
     session.ask(f"The members of {id} that have not ended will be cancelled.", yes=yes)
     number = follow(session, cancel_batch(id), "Cancelled", lambda one: one.cancelled).cancelled
-    done(session, f"Cancelled {many(number, 'task')} of {id}.", {"id": id, "cancelled": number})
+    done(session, f"Cancelled {amount(number, 'task')} of {id}.", {"id": id, "cancelled": number})
 
 
 @batch_command.command("delete", example="headrace batch delete night")
@@ -139,7 +139,7 @@ def _tree(id: str, found: BatchSteps) -> None:
 def _left_out(id: str, found: BatchSteps) -> Iterator[str]:
     """Yield a line for members that are not shown, with the command that shows them."""
     if found.left_out:
-        more = f"and {many(found.left_out, 'member')} more"
+        more = f"and {amount(found.left_out, 'member')} more"
         queues = sorted({step.queue for step in found.steps if step.name})
         if queues:
             also = f", and so for {', '.join(queues[1:])}" if len(queues) > 1 else ""

@@ -22,7 +22,6 @@ from headrace.cli.output import (
     count_of,
     document,
     how_long,
-    many,
     progress,
     rows,
     undo_note,
@@ -33,6 +32,7 @@ from headrace.client.calls.many import ActionName, bulk_tasks, undo
 from headrace.client.operations import answers
 from headrace.domain.errors import Finished, NotFound
 from headrace.domain.operate import BACK_ALREADY
+from headrace.domain.texts import amount
 from headrace.wire.tasks import Bulk, BulkResult, Undoable
 
 _target: Final = options(
@@ -170,7 +170,7 @@ def _act(
     if action in _ASKED and not yes and not dry_run:
         matching = with_states(where, _UNFINISHED) if action == "cancel" else where
         total = count_of(session, queue, matching).count
-        which = f"{many(total, 'task')} of {queue} ({described(where)})"
+        which = f"{amount(total, 'task')} of {queue} ({described(where)})"
         undo = "" if undo_for is None else how_long(undo_for)
         session.ask(f"{which} will be {_ASKED[action]}{undo}.", yes=yes)
     if background:
@@ -251,7 +251,7 @@ def _show_outcome(
                 ("Task", "Outcome", "Why"), ((one.id, one.outcome, why_not(one)) for one in results)
             )
         would = "would be " if dry_run else ""
-        session.note(f"{many(matched if dry_run else changed, 'task')} {would}{_DONE[action]}.")
+        session.note(f"{amount(matched if dry_run else changed, 'task')} {would}{_DONE[action]}.")
         if changed < matched and not dry_run:
             session.note(f"{matched - changed:,} more matched, and were skipped.")
         for undo in undos.values() if changed else ():
@@ -278,11 +278,11 @@ def undo_command(session: CliSession, id: str) -> Exit:
     if session.json:
         document({"matched": len(results), "changed": restored, "results": results})
     before = sum(one.detail == BACK_ALREADY for one in results)
-    session.note(f"{many(restored, 'task')} restored.")
+    session.note(f"{amount(restored, 'task')} restored.")
     if before or not results:
         session.note("No other task was left to restore: this undo was done before.")
     left = [one for one in results if one.outcome != "RESTORED" and one.detail != BACK_ALREADY]
     away = Counter(why_not(one) for one in left)
     for why, number in away.most_common():
-        session.note(f"{many(number, 'task')} not restored: {why}.")
+        session.note(f"{amount(number, 'task')} not restored: {why}.")
     return Exit.FAILED if left else Exit.DONE

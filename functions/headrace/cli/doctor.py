@@ -13,7 +13,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.commands import CliCommand, queue_names
-from headrace.cli.output import cell, document, grid, many, span, write
+from headrace.cli.output import cell, document, grid, span, write
 from headrace.cli.session import CliSession, Exit, exit_of
 from headrace.client.address import FileAddress
 from headrace.client.client import Client
@@ -26,6 +26,7 @@ from headrace.domain.errors import (
     Unavailable,
 )
 from headrace.domain.retry import Backoff, RetryStrategy
+from headrace.domain.texts import amount
 from headrace.wire.queues import Queue
 from headrace.wire.service import WorkerSeen
 
@@ -183,7 +184,9 @@ def _busy(queue: Queue) -> _Hints:
     rates, carries = queue.stats.rates, queue.shards * _SHARD_DELIVERIES
     rate = max(rates.enqueued_per_second, rates.dequeued_per_second)
     if rate >= _BUSY * carries:
-        seen = f"{rate:,.0f} tasks/s on {many(queue.shards, 'shard')}, which can carry {carries:,}"
+        seen = (
+            f"{rate:,.0f} tasks/s on {amount(queue.shards, 'shard')}, which can carry {carries:,}"
+        )
         yield seen, "DynamoDB will throttle", f"--shards {queue.shards * 2}"
 
 
@@ -197,7 +200,7 @@ def _backlog(
     if queue.dequeuing_settings.dequeuing_paused:
         if waiting:
             yield (
-                f"paused, with {many(waiting, 'task')} due",
+                f"paused, with {amount(waiting, 'task')} due",
                 f"to continue: `headrace queue resume {queue.name}`",
             )
         return
@@ -219,7 +222,7 @@ def _backlog(
         yield f"{seen}, and every worker has been asked to stop", "start another one"
     else:
         yield (
-            f"{seen}, with {many(len(alive), 'worker')} alive",
+            f"{seen}, with {amount(len(alive), 'worker')} alive",
             "start more workers, or raise their concurrency",
         )
 

@@ -12,9 +12,10 @@ import click
 
 from headrace.cli import params
 from headrace.cli.commands import SHOWN, CliGroup, exactly_one, limit_option, options, yes_option
-from headrace.cli.output import Column, answer, done, facts, line, many, span, table
+from headrace.cli.output import Column, answer, done, facts, line, span, table
 from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed, need_packages
+from headrace.domain.texts import amount
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
@@ -240,7 +241,7 @@ def retry(
     exactly_one({"--id": ids, "--all": everything})
     known = _known(session, outbox, ids)
     count = outbox.retry(None if everything else known)
-    done(session, f"{many(count, 'row')} waiting again.", {"retried": count})
+    done(session, f"{amount(count, 'row')} waiting again.", {"retried": count})
     return Exit.FAILED if len(known) < len(set(ids)) else Exit.DONE
 
 
@@ -258,9 +259,9 @@ def delete(
     known = _known(session, outbox, ids)
     named = [row.task_id for row in outbox.rows(refused=True)] if everything else known
     if named:
-        session.ask(f"{many(len(named), 'row')} will be deleted.", yes=yes)
+        session.ask(f"{amount(len(named), 'row')} will be deleted.", yes=yes)
     count = outbox.delete(named)
-    done(session, f"{many(count, 'row')} deleted.", {"deleted": count})
+    done(session, f"{amount(count, 'row')} deleted.", {"deleted": count})
     return Exit.FAILED if len(known) < len(set(ids)) else Exit.DONE
 
 

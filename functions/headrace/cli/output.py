@@ -272,11 +272,6 @@ def error_line(error: "TaskError") -> str:
     return shown or error.kind.replace("_", " ")
 
 
-def many(count: int, noun: str) -> str:
-    """Return a number and its noun in the right form."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def pretty(raw: bytes) -> str:
     """Return JSON text with line breaks and indents; unchanged if it is nested too deeply."""
     mark = secrets.token_hex(8).encode()

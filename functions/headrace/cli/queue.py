@@ -24,7 +24,6 @@ from headrace.cli.output import (
     done,
     follow,
     how_long,
-    many,
     rows,
     span,
     table,
@@ -40,6 +39,7 @@ from headrace.domain.errors import QueueExists
 from headrace.domain.queue_settings import QueueSettings
 from headrace.domain.settings import declared_settings
 from headrace.domain.task import SHOWN_STATES
+from headrace.domain.texts import amount
 
 _STATES: Final = tuple(map(str, SHOWN_STATES))
 NOT_SETTINGS: Final = ("name", "created_at", "updated_at", "version", "pause", "stats",
@@ -281,7 +281,7 @@ def purge(
     if not dry_run and not yes:
         count = count_of(session, queue, {"state": chosen})
         session.ask(
-            f"{many(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be deleted"
+            f"{amount(count.count, 'task')} of {queue} ({', '.join(chosen)}) will be deleted"
             f"{how_long(undo_for)}.",
             yes=yes,
             name=queue,
@@ -291,7 +291,7 @@ def purge(
         return
     purged = client.purge_queue(queue, chosen, undo_in_seconds=undo_for)
     later = "; the others are deleted in the background" if purged.in_background else ""
-    done(session, f"{many(purged.deleted, 'task')} deleted{later}.", purged)
+    done(session, f"{amount(purged.deleted, 'task')} deleted{later}.", purged)
     if purged.undo is not None and (purged.deleted or purged.in_background):
         session.note(undo_note(purged.undo))
 
@@ -310,7 +310,7 @@ def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None
     if not yes:
         count = count_of(session, queue, {})
         session.ask(
-            f"{queue} will be deleted, with {many(count.count, 'task')} and its schedules;"
+            f"{queue} will be deleted, with {amount(count.count, 'task')} and its schedules;"
             " that cannot be undone.",
             yes=yes,
             name=queue,

@@ -15,14 +15,14 @@ import click
 import msgspec
 
 from headrace.cli.commands import CliCommand
-from headrace.cli.output import cell, document, grid, many, span, write
+from headrace.cli.output import cell, document, grid, span, write
 from headrace.cli.session import CliSession, Exit, Failed, exit_of
 from headrace.client.address import HttpAddress
 from headrace.client.calls import ApiCall
 from headrace.client.client import Client
 from headrace.client.sending import Report
 from headrace.domain.errors import HeadraceError, NotFound
-from headrace.domain.texts import escape_unseen
+from headrace.domain.texts import amount, escape_unseen
 from headrace.wire.tasks import LeasedTask
 
 T = TypeVar("T")
@@ -293,7 +293,7 @@ def _show(
         made.add_row(cell(row.check), outcome, cell(row.seen), cell(row.milliseconds))
     write(made)
     parts = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
-    session.note(f"{many(len(rows), 'check')}: {parts}, in {span(seconds)}.")
+    session.note(f"{amount(len(rows), 'check')}: {parts}, in {span(seconds)}.")
 
 
 def _expect(found: T, right: T) -> T:

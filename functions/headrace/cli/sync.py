@@ -11,7 +11,7 @@ import msgspec
 from rich.text import Text
 
 from headrace.cli.commands import CliCommand, dry_run_option
-from headrace.cli.output import console, document, many, problem_fields
+from headrace.cli.output import console, document, problem_fields
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.workers import load_app
 from headrace.client.app.sync import (
@@ -26,7 +26,7 @@ from headrace.client.app.sync import (
 )
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest
-from headrace.domain.texts import escape_unseen
+from headrace.domain.texts import amount, escape_unseen
 
 if TYPE_CHECKING:
     from headrace.client.app.app import App
@@ -133,7 +133,7 @@ def _summarize(
     if parts:
         session.note(f"{', '.join(parts)}; {unchanged} as declared.")
     elif not plan.steps:
-        session.note(f"Nothing to do: {many(unchanged, 'thing')} as declared.")
+        session.note(f"Nothing to do: {amount(unchanged, 'thing')} as declared.")
     if plan.undeclared:
         names = ", ".join(f"{name} of {queue}" for queue, name in plan.undeclared)
         session.note(f"No longer declared; --prune removes them: schedule {names}.")

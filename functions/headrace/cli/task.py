@@ -24,7 +24,6 @@ from headrace.cli.output import (
     facts,
     fields_of,
     line,
-    many,
     pretty,
     rows,
     span,
@@ -37,7 +36,7 @@ from headrace.cli.watching import tail
 from headrace.domain import limits
 from headrace.domain.task import State
 from headrace.domain.task_fields import TITLED
-from headrace.domain.texts import escape_unseen
+from headrace.domain.texts import amount, escape_unseen
 from headrace.wire.tasks import Task
 
 
@@ -170,7 +169,7 @@ def list_(
     _table(shown[:most], payload=payload)
     for schedule, ticks in later.items():
         if ticks:
-            more = f"{many(len(ticks), 'more tick')} of {schedule} until {when(max(ticks))}"
+            more = f"{amount(len(ticks), 'more tick')} of {schedule} until {when(max(ticks))}"
             click.echo(escape_unseen(f"… and {more}; --all-ticks shows them"))
     if len(shown) > most:
         session.note(f"There are more: --limit shows more than {most}, --json all.")

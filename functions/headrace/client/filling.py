@@ -17,6 +17,7 @@ from headrace.client.operations import Operation, sent, with_queues
 from headrace.client.sending import SpawnedTask, check_call, in_batch, task_entry
 from headrace.domain import limits
 from headrace.domain.errors import BatchExists, NotFound
+from headrace.domain.texts import amount
 from headrace.wire.base import JsonValue, Unreadable
 from headrace.wire.batches import BatchSeen
 from headrace.wire.tasks import Enqueued, Task
@@ -103,11 +104,11 @@ class _Filling:
 
     def _filled_before(self) -> BatchExists:
         return BatchExists(
-            f"batch {self.id} already had {self._before} members when this block began, and not"
-            " all are among its tasks: the block ran before with other tasks. With more members"
-            " than its total a batch never ends, so it stays open. Add the same tasks in the same"
-            " order, give each task its own id, or use another id for the batch. To end this"
-            " batch, close it with the number of its members: client.close_batch(id, total)"
+            f"batch {self.id} already had {amount(self._before, 'member')} when this block began,"
+            " and not all are among its tasks: the block ran before with other tasks. With more"
+            " members than its total a batch never ends, so it stays open. Add the same tasks in"
+            " the same order, give each task its own id, or use another id for the batch. To end"
+            " this batch, close it with the number of its members: client.close_batch(id, total)"
         )
 
     def _add(self, task: SpawnedTask) -> Operation[None]:

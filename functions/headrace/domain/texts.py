@@ -17,6 +17,12 @@ _UNSEEN: Final = re.compile(
 )
 
 
+def amount(number: float, noun: str) -> str:
+    """Return a number and its noun in the right form: ``1 second``, ``2,000 seconds``."""
+    whole = int(number) if number == int(number) else number
+    return f"{whole:,} {noun}" if whole == 1 else f"{whole:,} {noun}s"
+
+
 def _backslashed(sign: str) -> str:
     return repr(sign)[1:-1]
 

@@ -141,7 +141,7 @@ def test_a_backoff_waits_as_its_name_says(strategy: RetryStrategy, expected: lis
         (lambda: backoff.quadratic(1, jitter=2), "jitter must be a number from 0 to 1, not 2"),
         (
             lambda: backoff.exponential(7200),
-            "max_delay must be at least base, 7200 seconds, not 3600",
+            "max_delay must be at least base, 7200, not 3600",
         ),
         (lambda: backoff.intervals([1, -1]), r"waits\[1\] must be a number from 0 to 2592000"),
     ],

@@ -96,7 +96,7 @@ def test_a_window_excludes_an_id_and_is_no_longer_than_finished_tasks_are_known(
     with pytest.raises(InvalidRequest) as refused:
         task.enqueue("a")
     assert str(refused.value) == (
-        "unique_for must be at most 86400 seconds, as long as queue mail knows finished tasks, "
+        "unique_for must be at most 86400 s, as long as queue mail knows finished tasks, "
         "not 172800: declare app.queue('mail', history_retention_in_seconds=172800)"
     )
     app.queue("mail", history_retention_in_seconds=172_800)

@@ -36,6 +36,7 @@ from headrace.client.codec import Codec, Unreadable
 from headrace.client.current import part_of, within
 from headrace.client.sending import Report
 from headrace.domain.errors import LeaseLost
+from headrace.domain.texts import amount
 from headrace.safe_logging import safe_logger
 
 _log: Final = safe_logger("headrace.task")
@@ -223,9 +224,9 @@ class AttemptRun:
         """Return the message of an *error* that has none and that the worker also throws."""
         known = Timeouts() if isinstance(self._found, Exception) else self._found.timeouts
         if isinstance(error, SoftTimeLimit) and known.soft is not None:
-            return (f"the soft time limit of {known.soft} seconds is over",)
+            return (f"the soft time limit of {amount(known.soft, 'second')} is over",)
         if isinstance(error, HardTimeLimit) and known.hard is not None:
-            return (f"the hard time limit of {known.hard} seconds is over",)
+            return (f"the hard time limit of {amount(known.hard, 'second')} is over",)
         if isinstance(error, asyncio.CancelledError):
             return ("the handler was cancelled by its own code: the worker did not cancel it",)
         if isinstance(error, Stopped):

@@ -91,7 +91,7 @@ def _growing(
     first = checks.seconds("base", base, limits.BASE_SECONDS)
     longest = checks.seconds("max_delay", max_delay, limits.RETRY_DELAY_SECONDS)
     if longest < first:
-        raise checks.wrong("max_delay", f"must be at least base, {first} seconds, not {longest}")
+        raise checks.wrong("max_delay", f"must be at least base, {first}, not {longest}")
     return RetryStrategy(
         kind=kind,
         max_retries=max_retries,

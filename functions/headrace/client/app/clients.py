@@ -89,7 +89,7 @@ class AppQueues:
         if isinstance(kept, int | float) and seconds > kept:
             seconds = int(seconds) if seconds == int(seconds) else seconds
             message = (
-                f"must be at most {kept} seconds, as long as queue {name} knows finished tasks, "
+                f"must be at most {kept} s, as long as queue {name} knows finished tasks, "
                 f"not {seconds}: declare app.queue({name!r}, {field}={seconds})"
             )
             raise checks.wrong("unique_for", message)

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
+from headrace.domain.texts import amount
 
 _BOUNDS = (0.001, 31_536_000)
 
@@ -23,7 +24,9 @@ class Timeouts:
         soft = checks.optional("soft_timeout", soft_timeout, _BOUNDS)
         hard = checks.optional("timeout", timeout, _BOUNDS)
         if soft is not None and hard is not None and soft >= hard:
-            raise checks.wrong("soft_timeout", f"must be shorter than timeout, {hard} seconds")
+            raise checks.wrong(
+                "soft_timeout", f"must be shorter than timeout, {amount(hard, 'second')}"
+            )
         return cls(soft, hard)
 
 

@@ -33,6 +33,7 @@ from headrace.domain.errors import (
     VersionMismatch,
 )
 from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.texts import amount
 from headrace.wire.base import NULL, JsonValue, Unreadable
 from headrace.wire.queues import Queue, Schedule
 
@@ -343,7 +344,7 @@ def failure_of(results: Iterable[StepResult]) -> HeadraceError | None:
     if skipped:
         parts.append("not tried: " + ", ".join(f"{one.action} {one.subject}" for one in skipped))
     if done or skipped:
-        parts.append(f"{done} of {len(every)} changes done")
+        parts.append(f"{done} of {amount(len(every), 'change')} done")
     whole = copy(failed[0][1])
     whole.detail = "; ".join(parts)
     whole.args = (whole.detail,)

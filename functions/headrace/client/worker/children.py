@@ -25,6 +25,7 @@ from headrace.client.worker.reports import failed, released
 from headrace.client.worker.run import ThreadPool
 from headrace.client.worker.service import WorkerParts, seconds_awake
 from headrace.domain.errors import HeadraceError, InvalidRequest
+from headrace.domain.texts import amount
 from headrace.safe_logging import safe_logger
 
 if TYPE_CHECKING:
@@ -307,7 +308,7 @@ def _killed(held: InflightTask, why: Interruption) -> Report | None:
     if held.lease_lost:
         return None
     if why is Interruption.HARD_LIMIT:
-        limit = f"the hard time limit of {held.route.hard_timeout} seconds is over"
+        limit = f"the hard time limit of {amount(held.route.hard_timeout or 0, 'second')} is over"
         return failed(held.task, "TimeLimit", f"{limit}; its process was killed")
     return released(held.task) if why is Interruption.STOPPED else None
 

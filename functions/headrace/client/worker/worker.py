@@ -35,6 +35,7 @@ from headrace.client.worker.service import (
 )
 from headrace.client.worker.settings import WorkerOptions, WorkerSettings
 from headrace.domain.errors import HeadraceError, InvalidRequest, Unavailable
+from headrace.domain.texts import amount
 from headrace.safe_logging import safe_logger
 
 _UNREPORTED: Final = 250
@@ -299,7 +300,7 @@ class Worker:
             return self.recycled
         why = ""
         if most_tasks is not None and self._held.ended_tasks >= most_tasks:
-            why = f"{self._held.ended_tasks} tasks are done"
+            why = f"the limit of {amount(most_tasks, 'task')} is reached"
         elif most_memory is not None and (memory := memory_megabytes()) > most_memory:
             why = f"the process takes {memory:.0f} MB"
         if why:

@@ -10,6 +10,7 @@ from headrace.domain.fingerprints import current_fingerprint_of
 from headrace.domain.queue import Queue
 from headrace.domain.task import FINISHED, TURN_LANE, DeadReason, State, Task
 from headrace.domain.task_groups import shown_turn, turn_of_instant
+from headrace.domain.texts import amount
 from headrace.domain.times import about
 from headrace.domain.worker import QueueWorkers
 from headrace.ops.shared.lanes import ShardReader, turn_of
@@ -89,8 +90,8 @@ class Explain(ServicePart):
         if queue.is_paused(now):
             reasons.append(NotRunningReason(ReasonCode.PAUSED, _paused(queue), queue.resume_at))
         if dequeuing.max_inflight_tasks and self.service.slots.full(queue):
-            most = dequeuing.max_inflight_tasks
-            detail = f"queue {queue.name} has {most} tasks in flight, its limit"
+            most = amount(dequeuing.max_inflight_tasks, "task")
+            detail = f"queue {queue.name} has {most} in flight, its limit"
             reasons.append(NotRunningReason(ReasonCode.CONCURRENCY_LIMITED, detail))
         wait = self.service.tokens.wait_seconds(queue) if dequeuing.rate_limiting else 0.0
         if wait > 0:

@@ -90,11 +90,14 @@ class LimitedProtocol(H11Protocol):
     """A connection with a time limit for request heads, and with refusals in the API's form."""
 
     head_seconds = _HEAD_SECONDS
+    most_connections = _CONNECTIONS
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio says BaseTransport)
         super().connection_made(transport)
         self.transport = JoinedWrites(transport)  # type: ignore[assignment]
         self.app_state = {DISCONNECTED: transport.is_closing}
+        # Uvicorn's own limit answers with a line of plain text.
+        self._is_one_too_many = len(self.connections) > min(self.most_connections, _files() // 2)
         self._refused = self._in_head = False
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(
             _IDLE_SECONDS, transport.close
@@ -106,6 +109,10 @@ class LimitedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
+            return
+        if self._is_one_too_many:
+            detail = "The service has as many connections as it may: try again in a second."
+            self._refuse(refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail))
             return
         super().data_received(data)
         if getattr(self.cycle, "response_complete", True) is False:
@@ -178,7 +185,6 @@ class LocalServer:
                 proxy_headers=False,
                 server_header=False,
                 headers=[("Server", "Headrace")],
-                limit_concurrency=min(_CONNECTIONS, _files() // 2),
                 backlog=_BACKLOG,
                 timeout_keep_alive=_IDLE_SECONDS,
                 timeout_graceful_shutdown=_GRACE_SECONDS,

@@ -16,6 +16,7 @@ from headrace.local.app import Bounds
 from headrace.local.asgi import MAX_BODY_BYTES
 from headrace.local.server import LimitedProtocol
 from tests.serving import Served, assert_refused, serving, until_end
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -122,6 +123,20 @@ class TestManyConnections:
                 connection.close()
             for connection in (quick, waiting[20]):
                 connection.close()
+
+    def test_a_connection_over_the_limit_is_refused_until_another_one_ends(self) -> None:
+        class TwoConnections(LimitedProtocol):
+            most_connections = 2
+
+        with serving(protocol=TwoConnections) as served:
+            idle = [served.connect() for _ in range(2)]
+            assert [ask(connection, b"{}", KEY) for connection in idle] == [200, 200]
+            request = b"GET /v1/x HTTP/1.1\r\nHost: x\r\n\r\n"
+            assert_refused(served.raw(request), 503, "unavailable")
+            idle[0].close()
+            request = request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+            until(lambda: served.raw(request).startswith(b"HTTP/1.1 200 "), 10)
+            idle[1].close()
 
     def test_large_bodies_are_limited_together(self) -> None:
         api = WaitingApi()

@@ -56,8 +56,8 @@ _PAGES: Final = (
     "/console/pipelines",
     "/console/proof",
     "/console/keys",
-    "/console/actions",
-    "/console/audit",
+    "/console/activity",
+    "/console/activity",
 )
 
 

@@ -229,13 +229,16 @@ def _frame(
     who = None
     if by is not None:
         queues = "all queues" if by.covers_all_queues else ", ".join(by.patterns)
-        who = Who(by.name, by.role.value, queues, context.url(urls.SIGN_OUT))
+        who = Who(
+            by.name, by.role.value, queues, context.url(urls.SIGN_OUT), navigation.menu(context)
+        )
     return replace(
         _bare_frame(context.request.urls, call),
         now=context.now,
         token=context.signing.form_token(nonce) if nonce else "",
         who=who,
         nav=navigation.links(context) if by is not None else (),
+        foot=navigation.foot(context) if by is not None else (),
         search=context.url(urls.SEARCH),
         searched=context.request.param("q")
         if context.request.target.startswith(context.url(urls.SEARCH))

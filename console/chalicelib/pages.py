@@ -69,6 +69,7 @@ class Who:
     role: str
     queues: str
     sign_out: str
+    menu: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ class Frame:
     here: str = ""
     back: str = ""
     units: PageCost | None = None
+    foot: tuple[Link, ...] = ()
     request_id: str = ""
 
 

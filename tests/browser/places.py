@@ -35,7 +35,7 @@ def pages(names: Names) -> dict[str, str]:
     Raises KeyError for a page with a parameter that is not in *names*.
     """
     found = {}
-    ids = {"keys": names.key, "batches": names.batch, "actions": names.action}
+    ids = {"keys": names.key, "batches": names.batch, "activity": names.action}
     for route, methods in app.routes.items():
         if "GET" not in methods or route in _NO_PAGES:
             continue
@@ -51,7 +51,7 @@ def pages(names: Names) -> dict[str, str]:
             words = re.findall(r"[\w-]+", route.removeprefix("/console"))
             name = "-".join(action if word == "action" else word for word in words)
             found[name or "all"] = path
-    return {**found, "dry-run": f"/console/actions/{names.set}"}
+    return {**found, "dry-run": f"/console/activity/{names.set}"}
 
 
 def states(fixtures: Fixtures) -> dict[str, str]:
@@ -81,6 +81,6 @@ def states(fixtures: Fixtures) -> dict[str, str]:
         "workers-of-none": "/console/workers?q=queue:thumbnails",
         "workers-searched": "/console/workers?q=queue:mail+worker",
         "keys-searched": "/console/keys?q=role:viewer&sort=-created",
-        "audit-wrong": "/console/audit?q=acton:pause",
+        "audit-wrong": "/console/activity?q=acton:pause",
         "task-missing": "/console/tasks/tsk_nobody",
     }

@@ -5,6 +5,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.task import State
 from tests.console.conftest import Browser
+from tests.console.test_action_page import decide
 
 
 @pytest.mark.parametrize(
@@ -41,13 +42,19 @@ def test_whoever_may_enqueue_may_cancel_and_nothing_else(filled: Browser) -> Non
 def test_ticked_tasks_are_shown_before_they_are_restarted(filled: Browser) -> None:
     ids = [filled.kill("mail") for _ in range(7)]
     page = filled.get("/console/queues/mail?state=DEAD").page
-    confirm = filled.submit(page, "/selected", id=ids, action="restart")
+    spared = filled.put("mail")
+    confirm = filled.follow(filled.submit(page, "/selected", id=ids + spared, action="restart"))
 
     assert "Restart 7 tasks of mail?" in confirm.text
-    assert "and 2 more" in confirm.text
+    assert "+2 more" in confirm.text
+    assert "Selected 8 tasks" in confirm.text
+    assert "Skipped 1: it is not finished" in confirm.text
     assert {filled.task(one).state for one in ids} == {State.DEAD}
-    done = filled.follow(filled.submit(confirm.page, "/selected", id=ids))
-    assert "7 tasks restarted." in done.text
+    sent = decide(filled, confirm, "all", reason="fixed")
+    assert sent.headers["location"] == "/console/queues/mail?state=DEAD"
+    assert "7 tasks restarted." in filled.follow(sent).text
+    [entry] = filled.audited("restart")
+    assert (entry.ids, entry.changed, entry.reason) == ([*ids, *spared], 7, "fixed")
 
 
 @pytest.mark.parametrize(
@@ -76,5 +83,5 @@ def test_why_one_task_is_acted_on_is_asked_and_told_in_the_audit(
 
     [entry] = filled.audited(action)
     assert (entry.reason, entry.ids) == ("they wait for it", [task_id])
-    row = filled.get(f"/console/audit?action={action}").page.one("tbody").one("tr")
-    assert f"bootstrap {said}" in row.text
+    row = filled.get(f"/console/activity?action={action}").page.one("tbody").one("tr")
+    assert f"bootstrap {said[0].upper()}{said[1:]}" in row.text

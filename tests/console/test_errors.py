@@ -7,7 +7,7 @@ import pytest
 from headrace.domain.access import Role
 from headrace.domain.task import State
 from tests.console.conftest import Browser, Element, Shown
-from tests.console.test_selections import decide, to_the_end, token_of
+from tests.console.test_action_page import decide, to_the_end, token_of
 from tests.streamed import SHARD
 
 

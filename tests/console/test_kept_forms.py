@@ -68,7 +68,7 @@ def test_a_form_without_a_page_is_sent_again_by_a_button(admin: Browser) -> None
 
     assert not admin.use.queues.get("mail").is_paused(admin.clock())
     assert signed_in.page.one("button", class_="primary").text == "Send it again"
-    assert "resumes by itself in 2h" in admin.follow(
+    assert "resumes in 2h" in admin.follow(
         admin.submit(signed_in.page, "/mail/pause")).text  # fmt: skip
 
 

@@ -20,8 +20,7 @@ PATHS = {
     "schedules": "/console/schedules",
     "batches": "/console/batches",
     "keys": "/console/keys",
-    "actions": "/console/actions",
-    "audit": "/console/audit",
+    "activity": "/console/activity",
 }
 EVERY_LIST = pytest.mark.parametrize("name", PATHS)
 
@@ -86,8 +85,8 @@ class Sought:
         Sought("schedules", "paused:yes queue:mail", ("nightly",)),
         Sought("batches", "state:ended", ("night",)),
         Sought("keys", "queue:mail role:viewer", ("desk",)),
-        Sought("actions", "house", ("moved house",)),
-        Sought("audit", "action:pause queue:news", ("pause",)),
+        Sought("activity", "house", ("moved house",)),
+        Sought("activity", "action:pause queue:news", ("Paused news",)),
     ],
     ids=lambda sought: f"{sought.name}-{sought.text}",
 )
@@ -133,7 +132,7 @@ def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Brow
     [
         ("workers", "Last seen", "bob:2"),
         ("batches", "Ended", "night"),
-        ("audit", "Action", "create key"),
+        ("activity", "What", "Created key"),
     ],
 )
 def test_a_head_sorts_and_turns_the_order_round(

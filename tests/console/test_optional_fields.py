@@ -31,7 +31,7 @@ from headrace.ops.operators.keys import BOOTSTRAP
 from headrace.ops.shared.audit import AuditRecord
 from tests.browser.places import Names, pages
 from tests.console.conftest import Browser
-from tests.console.test_selections import look
+from tests.console.test_action_page import look
 
 
 def bare(admin: Browser) -> list[str]:

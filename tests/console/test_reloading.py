@@ -12,8 +12,8 @@ from headrace.domain.access import Role
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import KEY, Browser
+from tests.console.test_action_page import decide, look
 from tests.console.test_keys import SECRET
-from tests.console.test_selections import decide, look
 
 HERE: Final = "/console/queues/mail"
 
@@ -107,7 +107,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "/console/queues/{queue}/settings": lambda _: Sent(
         f"{HERE}/settings", "/settings", {"confirmed": "yes"}
     ),
-    "/console/actions/{id}": lambda browser: Sent(_action(browser), "", {"do": "cancel"}),
+    "/console/activity/{id}": lambda browser: Sent(_action(browser), "", {"do": "cancel"}),
     "/console/sign-in": lambda browser: Sent(_signed_out(browser), "/sign-in", {"key": KEY}),
     "/console/sign-out": lambda _: Sent("/console", "/sign-out"),
     "/console/queues/{queue}/pause": lambda _: Sent(HERE, "/mail/pause"),
@@ -154,7 +154,7 @@ def test_every_form_has_its_case() -> None:
     assert {path for path, methods in app.routes.items() if "POST" in methods} == SCENARIOS.keys()
 
 
-_SHOWN: Final = ("/audit?limit=250", "/keys", "/schedules", "/actions", "/queues/mail?limit=250")
+_SHOWN: Final = ("/activity?limit=250", "/keys", "/schedules", "/queues/mail?limit=250")
 
 
 def everything(reader: Browser) -> list[str]:

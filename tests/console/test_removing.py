@@ -15,7 +15,7 @@ def test_a_mistyped_name_removes_nothing(filled: Browser, path: str, typed: str)
     refused = filled.submit(form, f"/mail/{path}", name=typed)
 
     assert refused.status == 400
-    assert "must be mail, letter by letter" in refused.page.one("p", class_="wrong").text
+    assert "must be exactly mail" in refused.page.one("p", class_="wrong").text
     assert filled.count("mail") == before
 
 
@@ -35,7 +35,7 @@ def test_a_queue_is_deleted_by_typing_its_name(filled: Browser) -> None:
     form = filled.get("/console/queues/mail/delete").page
     done = filled.follow(filled.submit(form, "/mail/delete", name="mail"))
 
-    assert "Queue mail is deleted." in done.text
+    assert "Queue mail deleted." in done.text
     assert filled.get("/console/queues/mail").status == 404
 
 
@@ -70,4 +70,4 @@ def test_a_purge_comes_back_too_and_the_queue_itself_does_not(filled: Browser) -
     operator.follow(operator.submit(purged.page, "/console/undo"))
     assert filled.count("mail") == before
     admin = filled.as_role(Role.ADMIN)
-    assert "That cannot be undone" in admin.get(f"{HERE}/delete").text
+    assert "This cannot be undone" in admin.get(f"{HERE}/delete").text

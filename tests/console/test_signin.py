@@ -150,8 +150,8 @@ def test_who_comes_goes_and_is_refused_is_logged_and_audited_by_key_id(
         "sign-in refused from 192.0.2.7",
         "signed out from 192.0.2.7",
     ]
-    shown = admin.get("/console/audit").text
-    assert "nobody refuse sign in" in shown
+    shown = admin.get("/console/activity").text
+    assert "nobody Was refused at sign-in" in shown
     assert "0" * 40 not in caplog.text + shown
 
 

@@ -9,7 +9,7 @@ from tests.console.conftest import Browser, Element
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("", "8 tasks match"),
+        ("?state=scheduled", "3 tasks match"),
         ("?state=dead", "1 task matches"),
         ("?limit=2&q=tag:service=smartcity", "2 match on this page; a dry run counts all"),
     ],

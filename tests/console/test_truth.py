@@ -87,16 +87,16 @@ def test_an_alert_whose_limit_is_not_reached_now_says_so_and_is_no_trouble(
     assert "now below the limit" not in admin.get("/console/queues/mail").text
 
 
-def test_a_task_that_was_deleted_is_found_in_the_audit_by_its_id(filled: Browser) -> None:
+def test_a_task_that_was_deleted_is_found_in_activity_by_its_id(filled: Browser) -> None:
     (task_id,) = filled.put("mail")
     operator = filled.as_role(Role.OPERATOR)
     operator.submit(operator.get(f"/console/tasks/{task_id}/delete").page, "/delete")
 
     searched = operator.get(f"/console/search?q={task_id}")
-    [link] = [one for one in searched.page.all("a") if one.text == "Look for it in the audit"]
+    [link] = [one for one in searched.page.all("a") if one.text == "Look for it in Activity"]
     found = operator.get(link.attributes["href"])
 
     [row] = found.page.one("tbody").all("tr")
-    assert "the operator delete mail" in row.text
+    assert "the operator Deleted 1 task of mail" in row.text
     viewer = filled.as_role(Role.VIEWER)
-    assert "in the audit" not in viewer.get(f"/console/search?q={task_id}").text
+    assert "in Activity" not in viewer.get(f"/console/search?q={task_id}").text

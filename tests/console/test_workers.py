@@ -84,7 +84,7 @@ def test_a_worker_is_asked_after_a_question(admin: Browser, verb: str, asked: st
 
     assert f"ada:1 is asked to {asked}." in done.text
     assert f"{verb.capitalize()}…" not in done.text
-    assert f"{verb} worker" in admin.get("/console/audit").text
+    assert f"Asked worker ada:1 to {asked}" in admin.get("/console/activity").text
     assert "no workers" not in done.text
 
 

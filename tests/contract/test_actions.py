@@ -74,7 +74,7 @@ def test_the_audit_has_one_row_that_says_it_in_a_sentence(world: World) -> None:
     [entry] = world.use.audit.list(AuditFilter(action="restart")).shown
     assert (entry.actor, entry.actor_id, entry.request_id) == ("anna", "key_1", "req-1")
     assert (entry.matched, entry.changed, entry.run) == (3, 2, run.id)
-    told = "anna restarted 2 dead tasks of mail, 1 was gone: fixed the SMTP password"
+    told = "anna restarted 2 dead tasks of mail, 1 no longer existed: fixed the SMTP password"
     assert sentence(entry) == told
 
 

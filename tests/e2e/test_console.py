@@ -57,7 +57,7 @@ class Visitor:
 
 
 PAGES = (
-    *("", "/actions", "/audit", "/batches", "/batches/e2e-batch", "/create-key", "/create-queue"),
+    *("", "/activity", "/batches", "/batches/e2e-batch", "/create-key", "/create-queue"),
     *("/create-schedule", "/errors", "/keys", "/pipelines", "/proof", "/queues/e2e.console"),
     *("/queues/e2e.console/delete", "/queues/e2e.console/purge", "/queues/e2e.console/settings"),
     *("/queues/e2e.console/schedules/nightly", "/schedules", "/tasks/e2e-task", "/workers"),

@@ -1,4 +1,4 @@
-"""Operators' actions on one task, and on tasks ticked in a list.
+"""Operators' actions on tasks, and the question and the form for one task.
 
 The lifecycle table says from which states each is legal.
 """
@@ -8,25 +8,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import HeadraceError, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter
 from headrace.domain.lifecycle import Action, Actor, rules
 from headrace.domain.operate import SAID, BulkAction
 from headrace.domain.task import State, Status, Task
-from headrace.ops.operators.bulk import BulkAnswer, BulkOutcome
 
 from .. import formatting, urls
 from ..pages import Flash
 from ..parts import Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import ConfirmPage, Question, Sample, ask
+from .confirm import ConfirmPage, Question, ask
 from .navigation import crumbs, queue_options
 from .queue_actions import UNDO_SECONDS, undo_words, why_field
 
-_SAMPLES: Final = 5
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)  # spans of states need some time
 
 
@@ -71,27 +68,27 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
     each.name: each
     for each in (
         TaskAction(BulkAction.RUN, "Run now", "due now",
-                   "Due at once; attempts and expiry stay."),
+                   "Due now; attempts and expiry stay."),
         TaskAction(BulkAction.RESTART, "Restart", "restarted",
-                   "A new beginning with no attempts used; the errors are kept."),
+                   "Attempts reset to 0; error history kept."),
         TaskAction(BulkAction.MOVE, "Move", "moved",
-                   "The other queue's settings hold from then on. A waiting task keeps its due "
+                   "The settings of the other queue apply. A ready or scheduled task keeps its due "
                    "time, a dead one is due now."),
         TaskAction(BulkAction.CANCEL, "Cancel", "cancelled",
-                   "Dead at once, as cancelled, and no failure. A worker that is at it hears of it "
-                   "with its next heartbeat, after a third of the keepalive at the latest, and "
-                   "stops.", danger=True, permission=Permission.CANCEL, otherwise="Keep it"),
+                   "Dead as cancelled, without an error. A worker running it is told with its next "
+                   "heartbeat, after a third of the lease at the latest, and stops.",
+                   danger=True, permission=Permission.CANCEL, otherwise="Keep it"),
         TaskAction(BulkAction.DELETE, "Delete", "deleted",
-                   "Gone. A worker that is at it is not stopped, but its report will find "
-                   "nothing.", danger=True),
+                   "A worker running a deleted task is not stopped; its result is discarded.",
+                   danger=True),
     )
 }  # fmt: skip
 
 
-def detail_of(action: TaskAction, what: str = "them") -> str:
-    """Return what to know before *action* is done to tasks that are named."""
+def detail_of(action: TaskAction) -> str:
+    """Return what to know before *action*, and whether it can be undone."""
     undoable = action.action is BulkAction.DELETE
-    return f"{action.detail} {undo_words(what)}" if undoable else action.detail
+    return f"{action.detail} {undo_words()}" if undoable else action.detail
 
 
 def action_named(name: str) -> TaskAction:
@@ -128,78 +125,52 @@ def _asked(
     )
 
 
-def carry_out(
-    context: RequestContext,
-    action: TaskAction,
-    queue: str,
-    ids: Sequence[str],
-    *,
-    dry_run: bool = False,
-) -> BulkAnswer:
-    """Do it, or see what it would do.
-
-    Raises Forbidden for either queue, and InvalidRequest naming ``id``, ``to_queue`` or ``reason``.
-    """
-    target = context.request.given("to_queue").strip() or None
-    moves = action.action is BulkAction.MOVE
-    context.require(action.permission, queue, *([target] if moves and target else []))
-    if not 1 <= len(ids) <= limits.BULK_IDS:
-        raise InvalidRequest.of("id", f"must name 1 to {limits.BULK_IDS} tasks")
-    if moves and target is None and not dry_run:
-        raise InvalidRequest.of("to_queue", "is needed")
-    if moves and dry_run:
-        # The next page asks for the target, which does not decide what a move takes.
-        return BulkAnswer(len(ids), 0)
-    to_queue = target if moves else None
-    return context.use.bulk.by_ids(
-        queue,
-        action.action,
-        ids,
-        to_queue=to_queue,
-        dry_run=dry_run,
-        undo_in_seconds=UNDO_SECONDS if action.action is BulkAction.DELETE else 0,
-        reason="" if dry_run else context.request.given("reason"),
-    )
-
-
-def outcome(action: TaskAction, answer: BulkAnswer) -> Flash:
-    """Return the outcome as a message, in numbers and reasons."""
-    number = len(answer.results)
-    left = [why(result.outcome, result.detail) for result in answer.results if not result.changed]
-    undo = answer.undo.id if answer.undo and answer.changed else ""
-    if not left:
-        return Flash("done", f"{formatting.count_of(number, 'task')} {action.done}.", undo)
-    reasons = ", ".join(sorted(set(left)))
-    done = (
-        f"{formatting.count_of(answer.changed, 'task')} {action.done}, " if answer.changed else ""
-    )
-    return Flash("failed", f"{done}{formatting.number(len(left))} skipped: {reasons}."[:500], undo)
+def outcome_text(action: TaskAction, changed: int, skipped: Sequence[str]) -> tuple[str, str]:
+    """Return done or failed, and how many tasks were *changed* and why others were *skipped*."""
+    done = f"{formatting.count_of(changed, 'task')} {action.done}"
+    if not skipped:
+        return "done", f"{done}."
+    reasons = ", ".join(sorted(set(skipped)))
+    text = f"{f'{done}, ' if changed else ''}{formatting.number(len(skipped))} skipped: {reasons}."
+    return "failed", text[:500]
 
 
 def why(result: str, detail: str | None) -> str:
-    """Return why a task was left alone, in words."""
-    if result == "NOT_FOUND":
-        return "it is no longer in this queue"
+    """Return why a task was skipped, in words."""
+    if result == "NOT_FOUND" or detail == "NOT_FOUND":
+        return "no longer in this queue"
     return SAID.get(detail or "", detail or "it has changed")
 
 
-@routes.post(urls.TASK_ACTION, Permission.CANCEL)  # what the action itself takes is checked too
+@routes.post(urls.TASK_ACTION, Permission.CANCEL)  # the action's own permission is checked too
 def act_on_task(context: RequestContext) -> Reply:
     """Do it, in the queue that the confirmation named."""
     action = action_named(context.request.names["action"])
     queue, task_id = context.request.given("queue"), context.request.names["id"]
+    moves = action.action is BulkAction.MOVE
+    target = context.request.given("to_queue").strip() if moves else ""
+    context.require(action.permission, queue, *([target] if target else []))
     try:
-        answer = carry_out(context, action, queue, [task_id])
+        if moves and not target:
+            raise InvalidRequest.of("to_queue", "is needed")
+        answer = context.use.bulk.by_ids(
+            queue,
+            action.action,
+            [task_id],
+            to_queue=target or None,
+            undo_in_seconds=UNDO_SECONDS if action.action is BulkAction.DELETE else 0,
+            reason=context.request.given("reason"),
+        )
     except (InvalidRequest, NotFound) as error:
         return ask_of_task(context, error)
-    gone = action.action is BulkAction.DELETE and answer.changed
     where = context.url(urls.TASK, {BACK: context.back}, id=task_id)
-    if gone:
+    if not answer.changed:
+        skipped = [why(one.outcome, one.detail) for one in answer.results]
+        return Redirect(where, Flash(*outcome_text(action, 0, skipped)))
+    if action.action is BulkAction.DELETE:
         where = context.back or context.url(urls.QUEUE, queue=queue)
-    if answer.changed:
-        undo = answer.undo.id if answer.undo else ""
-        return Redirect(where, Flash("done", f"Task {task_id} is {action.done}.", undo))
-    return Redirect(where, outcome(action, answer))
+    undo = answer.undo.id if answer.undo else ""
+    return Redirect(where, Flash("done", f"Task {task_id} is {action.done}.", undo))
 
 
 @routes.get(urls.TASK_ACTION, Permission.CANCEL)
@@ -213,7 +184,7 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
     question = Question(
         title=f"{formatting.upon(action.verb, 'task')}?",
         question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
-        detail=detail_of(action, "it")
+        detail=detail_of(action)
         if fits
         else f"That cannot be done to a task that is {status.lower()}.",
         action=context.url(urls.TASK_ACTION, id=task.id, action=action.name),
@@ -228,62 +199,3 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
     back = Link("Back to the task", here)
     way = crumbs(context, task.queue, task.id)
     return ask(question, way, back=back, status=error.status if error else 200)
-
-
-@routes.post(urls.SELECTED, Permission.CANCEL)
-def act_on_ticked(context: RequestContext) -> Reply:
-    """Ask for confirmation, or with it act on the ticked tasks."""
-    action = action_named(context.request.given("action"))
-    ids = tuple(dict.fromkeys(context.request.form.get("id", ())))
-    back = context.back or context.url(urls.QUEUE, queue=context.queue)
-    if not ids:
-        return Redirect(back, Flash("failed", "No task was ticked, so nothing was done."))
-    if not context.request.given("confirmed"):
-        return _ask_of_ticked(context, action, ids, back)
-    try:
-        answer = carry_out(context, action, context.queue, ids)
-    except (InvalidRequest, NotFound) as error:
-        return _ask_of_ticked(context, action, ids, back, error)
-    return Redirect(back, outcome(action, answer))
-
-
-def _ask_of_ticked(
-    context: RequestContext,
-    action: TaskAction,
-    ids: tuple[str, ...],
-    back: str,
-    error: HeadraceError | None = None,
-) -> ConfirmPage:
-    foreseen = carry_out(context, action, context.queue, ids, dry_run=True)
-    results = foreseen.results or tuple(BulkOutcome(task_id, "") for task_id in ids)
-    amount = formatting.count_of(foreseen.matched, "task")
-    left = len(results) - _SAMPLES
-    question = Question(
-        title=f"{formatting.upon(action.verb, amount)}?",
-        question=f"{formatting.upon(action.verb, f'{amount} of {context.queue}')}?",
-        detail=detail_of(action),
-        action=context.url(urls.SELECTED, queue=context.queue),
-        button=formatting.upon(action.verb, amount),
-        danger=action.danger,
-        possible=bool(foreseen.matched),
-        otherwise=action.otherwise,
-        fields=_asked(context, action, context.queue, error),
-        hidden=(
-            Hidden("action", action.name),
-            Hidden("confirmed", "yes"),
-            Hidden(BACK, back),
-            *(Hidden("id", task_id) for task_id in ids),
-        ),
-        samples=tuple(
-            Sample(
-                result.id,
-                context.url(urls.TASK, id=result.id),
-                "" if result.matched or not result.outcome else why(result.outcome, result.detail),
-            )
-            for result in results[:_SAMPLES]
-        ),
-        more=f"and {formatting.number(left)} more" if left > 0 else "",
-    )
-    to_list = Link("Back to the list", back)
-    status = error.status if error else 200
-    return ask(question, crumbs(context, context.queue), back=to_list, status=status)

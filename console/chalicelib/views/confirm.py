@@ -9,15 +9,6 @@ from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import ONCE
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One of the tasks to act on, and why it will be skipped, if it will."""
-
-    id: str
-    url: str
-    left_alone: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What an action would do, and to which tasks; its form goes to ``action``.
@@ -36,8 +27,6 @@ class Question:
     otherwise: str = "Cancel"
     fields: tuple[Field, ...] = ()
     hidden: tuple[Hidden, ...] = ()
-    samples: tuple[Sample, ...] = ()
-    more: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

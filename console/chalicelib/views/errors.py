@@ -24,10 +24,9 @@ from ..pages import Page
 from ..parts import Choice, Empty, Hidden, Link, Pager, SearchBox
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
+from .action_pages import begin_look, under_way
 from .actions import ACTIONS, action_named
 from .navigation import queue_link, task_url
-from .running import under_way
-from .selections import begin_look
 from .workers import remembered
 
 _GROUPS: Final = 50  # of a page

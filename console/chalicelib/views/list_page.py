@@ -18,7 +18,7 @@ Line = TypeVar("Line")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPage(Page):
-    """The rows of a list that match a query; ``summary`` stands above and ``note`` below them."""
+    """The rows of a list that match a query, with the notices ``above`` and the ``note`` below."""
 
     template: ClassVar[str] = "list.html"
     search: SearchBox
@@ -28,6 +28,7 @@ class ListPage(Page):
     summary: str = ""
     note: str = ""
     buttons: tuple[Link, ...] = ()
+    above: tuple[Link, ...] = ()
 
 
 def list_page(  # noqa: PLR0913  what the pages of lists differ in
@@ -44,6 +45,7 @@ def list_page(  # noqa: PLR0913  what the pages of lists differ in
     summary: str = "",
     note: str = "",
     buttons: tuple[Link, ...] = (),
+    above: tuple[Link, ...] = (),
 ) -> ListPage:
     """Return the page of the rows *found*, shown as *lines*, which are read in the order *usual*.
 
@@ -59,4 +61,5 @@ def list_page(  # noqa: PLR0913  what the pages of lists differ in
         summary=summary,
         note=note,
         buttons=buttons,
+        above=above,
     )

@@ -42,31 +42,27 @@ _OF_TIME: Final = {"from": "after", "to": "before"}
 _ALL: Final[tuple[SearchedList[Any], ...]] = (
     SearchedList(
         "queues", "queue", urls.QUEUES, Permission.READ, "paused:yes mail",
-        "its names", {"name": "name"}, per_page=200,
+        "name", {"name": "name"}, per_page=200,
     ),
     SearchedList(
         "workers", "worker", urls.WORKERS, Permission.LIST, "queue:mail state:late",
-        "its names", {"queue": "queue"},
+        "name", {"queue": "queue"},
     ),
     SearchedList(
         "schedules", "schedule", urls.SCHEDULES, Permission.READ, "queue:mail paused:yes",
-        "its queues and names", details=frozenset({"task"}),
+        "queue and name", details=frozenset({"task"}),
     ),
     SearchedList(
         "batches", "batch", urls.BATCHES, Permission.READ, "state:open dead:yes",
-        "its ids", {"name": "id"},
+        "id", {"name": "id"},
     ),
     SearchedList(
         "keys", "key", urls.KEYS, Permission.ADMINISTER, "queue:mail role:worker",
-        "its creation",
+        "creation time",
     ),
     SearchedList(
-        "actions", "action", urls.ACTIONS, Permission.OPERATE, "queue:mail status:running",
-        "its time", {"queue": "queue"},
-    ),
-    SearchedList(
-        "audit", "action", urls.AUDIT, Permission.OPERATE, "actor:ada action:purge",
-        "its time", {"queue": "queue", "actor": "actor", "action": "action", **_OF_TIME},
+        "activity", "change", urls.ACTIVITY, Permission.OPERATE, "actor:ada action:purge",
+        "time", {"queue": "queue", "actor": "actor", "action": "action", **_OF_TIME},
     ),
 )  # fmt: skip
 

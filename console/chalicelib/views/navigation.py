@@ -1,6 +1,6 @@
 """Ways to other pages: the top bar with its search, breadcrumbs, links to tags."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.domain.access import Permission
@@ -11,7 +11,7 @@ from headrace.domain.task import Priority
 
 from .. import urls
 from ..forms import tags_text
-from ..parts import Link, Option
+from ..parts import Link, Option, Tab
 from ..request_context import BACK, RequestContext
 
 _SUGGESTED: Final = 100
@@ -20,26 +20,50 @@ ENTRIES: Final = (
     ("Errors", urls.ERRORS, Permission.LIST),
     ("Workers", urls.WORKERS, Permission.LIST),
     ("Schedules", urls.SCHEDULES, Permission.READ),
-    ("Batches", urls.BATCHES, Permission.READ),
-    ("Pipelines", urls.PIPELINES, Permission.READ),
-    ("Proof", urls.PROOF, Permission.READ),
-    ("Keys", urls.KEYS, Permission.ADMINISTER),
-    ("Actions", urls.ACTIONS, Permission.OPERATE),
-    ("Audit", urls.AUDIT, Permission.OPERATE),
+    ("Workflows", urls.BATCHES, Permission.READ),
+    ("Activity", urls.ACTIVITY, Permission.OPERATE),
 )
 """Text, route, and the permission that shows it."""
 
-_OF_ALL_QUEUES: Final = frozenset({urls.PROOF})
-"""Pages for keys that are for all queues."""
+_MENU: Final = (("Keys", urls.KEYS, Permission.ADMINISTER),)
 
 
 def links(context: RequestContext) -> tuple[Link, ...]:
-    """Return the entries for whoever is signed in."""
+    """Return the entries of the top bar for the visitor."""
+    return _links(context, ENTRIES)
+
+
+def menu(context: RequestContext) -> tuple[Link, ...]:
+    """Return the entries of the menu under the visitor's name."""
+    return _links(context, _MENU)
+
+
+def foot(context: RequestContext) -> tuple[Link, ...]:
+    """Return the entries of the footer: the proof, once it has run, for keys of all queues."""
+    if not context.by.covers_all_queues or not context.use.proofs.has_run():
+        return ()
+    return _links(context, (("Proof", urls.PROOF, Permission.READ),))
+
+
+def queue_tabs(context: RequestContext) -> tuple[Tab, ...]:
+    """Return the tabs of the queues and their pipelines; none while no task moves between them."""
+    if not context.use.flows.last_day().flows:
+        return ()
+    here = context.request.target.partition("?")[0].rstrip("/")
+    places = (("Queues", urls.QUEUES), ("Pipelines", urls.PIPELINES))
+    return tuple(
+        Tab(text, context.url(route), context.url(route) == here) for text, route in places
+    )
+
+
+def _links(
+    context: RequestContext, entries: Iterable[tuple[str, str, Permission]]
+) -> tuple[Link, ...]:
     here = context.request.target.partition("?")[0].rstrip("/")
     return tuple(
         Link(text, context.url(route), current=context.url(route) == here)
-        for text, route, needs in ENTRIES
-        if context.allows(needs) and (context.by.covers_all_queues or route not in _OF_ALL_QUEUES)
+        for text, route, needs in entries
+        if context.allows(needs)
     )
 
 

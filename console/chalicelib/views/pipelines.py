@@ -9,9 +9,10 @@ from headrace.domain.access import Permission
 from .. import urls
 from ..flowchart import Flowchart, flowchart
 from ..pages import Page
-from ..parts import Empty, Link
+from ..parts import Empty, Link, Tab
 from ..request_context import RequestContext
 from ..routes import Reply, routes
+from .navigation import queue_tabs
 
 _DRAWN: Final = 40  # flows; a picture of more is a tangle
 _LISTED: Final = 250
@@ -32,6 +33,7 @@ class PipelinesPage(Page):
     """Who feeds whom."""
 
     template: ClassVar[str] = "pipelines.html"
+    tabs: tuple[Tab, ...]
     picture: Flowchart | None
     left_out: int
     rows: tuple[FlowRow, ...]
@@ -47,6 +49,7 @@ def show(context: RequestContext) -> Reply:
     links = {name: context.url(urls.QUEUE, queue=name) for name in seen.enqueued}
     return PipelinesPage(
         title="Pipelines",
+        tabs=queue_tabs(context),
         picture=flowchart(drawn, seen.enqueued, links) if drawn else None,
         left_out=len(seen.flows) - len(listed),
         rows=tuple(
@@ -60,8 +63,8 @@ def show(context: RequestContext) -> Reply:
         ),
         as_of=seen.as_of,
         empty=Empty(
-            "Queues would be here, joined by the tasks that went from one to another in the last "
-            "day. A worker moves a task on by reporting MOVED, a person by hand.",
+            "No tasks moved between queues in the last day. A worker moves a task by reporting "
+            "MOVED, an operator with the action Move.",
             "headrace task move order-4711 --to archive",
         ),
     )

@@ -21,7 +21,7 @@ from ..pages import Page
 from ..parts import Age, AlertNote, Confirm, Empty, Fact, Link, SearchBox, Tab
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
-from . import charting, queue_actions, running, schedules, spans, task_list
+from . import action_pages, charting, queue_actions, schedules, spans, task_list
 from .charting import Charts
 from .navigation import crumbs
 from .queues import alerts_of, limit_words, limits_of, pause_of, waiting
@@ -127,7 +127,7 @@ def show(context: RequestContext) -> Reply:
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
         listening=_listening(context, queue, on_duty) if lists else None,
         alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
-        actions=running.under_way(context, queue.name),
+        actions=action_pages.under_way(context, queue.name),
         search=search_box(context, wanted, tasks) if tasks else None,
         tasks=tasks,
         settings=(*_settings(queue), *_target(queue, push), *_told(context, queue)),

@@ -4,7 +4,7 @@ Those that cannot be undone ask for the queue's name.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -15,6 +15,7 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.times import duration_text
 from headrace.history.tally import by_state
+from headrace.ops.operators.bulk import BulkAnswer
 from headrace.ops.shared.audit import checked_reason
 
 from .. import formatting, urls
@@ -30,7 +31,7 @@ _STATES: Final = {
     "dead": ("dead tasks", (State.DEAD,)),
     "succeeded": ("succeeded tasks", (State.SUCCEEDED,)),
     "finished": ("dead and succeeded tasks", (State.DEAD, State.SUCCEEDED)),
-    "enqueued": ("tasks that wait", (State.ENQUEUED,)),
+    "enqueued": ("ready and scheduled tasks", (State.ENQUEUED,)),
     "inflight": ("tasks in flight", (State.INFLIGHT,)),
     "all": ("all tasks", SHOWN_STATES),
 }
@@ -39,7 +40,7 @@ UNDO_SECONDS: Final = 86_400
 """How long what people delete here can be brought back."""
 
 _UNDOS: Final = 50  # that a message has room for; the page of the whole has all
-_WHY: Final = "Optional; the audit keeps it for others to read."
+_WHY: Final = "Optional; others read it in Activity."
 _RECOUNT: Final = "recount"  # the part of an address from which a recount continues
 CONTINUE_RECOUNT: Final = "Continue recount"
 _PAUSES: Final = ("15m", "1h", "4h", "1d")
@@ -71,8 +72,8 @@ def pause(context: RequestContext) -> Reply:
             status=400,
         )
     context.use.queues.pause(context.queue, resume_in_seconds=seconds, reason=reason)
-    until = f" It resumes by itself in {duration_text(seconds)}." if seconds else ""
-    done = Flash("done", f"Deliveries of {context.queue} are paused.{until}")
+    until = f" It resumes in {duration_text(seconds)}." if seconds else ""
+    done = Flash("done", f"{context.queue} paused.{until}")
     return Redirect(_queue_page(context), done)
 
 
@@ -90,7 +91,7 @@ def _here(context: RequestContext) -> tuple[Hidden, ...]:
 def resume(context: RequestContext) -> Reply:
     """Let deliveries go on."""
     context.use.queues.resume(context.queue)
-    done = Flash("done", f"Deliveries of {context.queue} go on.")
+    done = Flash("done", f"{context.queue} resumed.")
     return Redirect(_queue_page(context), done)
 
 
@@ -103,14 +104,14 @@ def pause_form(context: RequestContext) -> Confirm:
 
 def _resume_in(given: str, error: str = "") -> Field:
     options = tuple(Option(value, value) for value in _PAUSES)
-    hint = "90s, 15m, 2h, 1d; nothing: until someone resumes it."
+    hint = "90s, 15m, 2h, 1d; empty: until it is resumed."
     return Field(
         "resume_in", "Pause deliveries for", given, hint=hint, error=error, options=options
     )
 
 
 def why_field(given: str, error: str = "") -> Field:
-    """Return the field for why something is done, which others read in the audit."""
+    """Return the field for the reason, which others read in Activity."""
     return Field("reason", "Why", given, error=error, hint=_WHY, width="l")
 
 
@@ -130,9 +131,14 @@ class Step(Protocol):
 _Step = TypeVar("_Step", bound=Step)
 
 
-def steps(context: RequestContext, step: Callable[[str | None], _Step]) -> Iterator[_Step]:
-    """Yield the results of *step* from the cursor of the form on, for ten seconds or to the end."""
-    cursor, until = context.request.given("cursor") or None, context.use.now() + _TAKES
+def steps(
+    context: RequestContext, step: Callable[[str | None], _Step], until: datetime | None = None
+) -> Iterator[_Step]:
+    """Yield the results of *step* from the cursor of the form on, to the end or *until* then.
+
+    By default for ten seconds.
+    """
+    cursor, until = context.request.given("cursor") or None, until or context.use.now() + _TAKES
     while True:
         result = step(cursor)
         yield result
@@ -206,7 +212,7 @@ def purge(context: RequestContext) -> Reply:
     done = context.use.queues.purge(context.queue, states, undo_in_seconds=UNDO_SECONDS)
     gone = f"{formatting.count_of(done.deleted, 'task')} of {context.queue} removed: {what}."
     if not done.finished:
-        gone += " There are more, and they go on being removed in the background."
+        gone += " The service removes the rest in the background."
     gone += f" {undo_words()}"
     undo = done.undo.id if done.undo else ""
     return Redirect(_queue_page(context), Flash("done", gone, undo))
@@ -214,15 +220,15 @@ def purge(context: RequestContext) -> Reply:
 
 @routes.post(urls.UNDO, Permission.OPERATE)
 def undo(context: RequestContext) -> Reply:
-    """Bring back what was deleted, as much as a page has time for."""
+    """Restore deleted tasks, for ten seconds."""
     use, undo_ids = context.use, context.request.given("undo").split()
     back = context.back or context.url(urls.QUEUES)
-    until, restored, left, cursor = use.now() + _TAKES, 0, 0, None
+    until, restored, left = use.now() + _TAKES, 0, 0
     while undo_ids:
-        answer = use.undos.undo(undo_ids[0], cursor=cursor)
-        restored, left = restored + answer.changed, left + len(answer.results) - answer.changed
-        cursor = answer.cursor
-        if cursor is None:
+        step = partial(_restore, context, undo_ids[0])
+        for answer in steps(context, step, until):
+            restored, left = restored + answer.changed, left + len(answer.results) - answer.changed
+        if answer.cursor is None:
             undo_ids.pop(0)
         if use.now() >= until:
             break
@@ -238,9 +244,13 @@ def undo(context: RequestContext) -> Reply:
     return Redirect(back, Flash("done" if restored else "failed", text))
 
 
-def undo_words(what: str = "them") -> str:
-    """Return what is said of a deletion that can be undone."""
-    return f"For {formatting.duration(UNDO_SECONDS)} an undo brings {what} back."
+def _restore(context: RequestContext, undo_id: str, cursor: str | None) -> BulkAnswer:
+    return context.use.undos.undo(undo_id, cursor=cursor)
+
+
+def undo_words() -> str:
+    """Return for how long an undo restores deleted tasks."""
+    return f"You can undo this for {formatting.duration(UNDO_SECONDS)}."
 
 
 @routes.post(urls.DELETE_QUEUE, Permission.ADMINISTER)
@@ -251,20 +261,20 @@ def delete(context: RequestContext) -> Reply:
     if errors:
         return ask_delete(context, errors)
     finished = context.use.queues.delete(context.queue)
-    gone = f"Queue {context.queue} is deleted."
+    gone = f"Queue {context.queue} deleted."
     if not finished:
-        gone += " Its tasks go on being removed in the background."
+        gone += " The service removes its tasks in the background."
     return Redirect(context.url(urls.QUEUES), Flash("done", gone))
 
 
 def _check_name(context: RequestContext, errors: FormErrors) -> None:
     if context.request.given("name").strip() != context.queue:
-        errors.add("name", f"must be {context.queue}, letter by letter")
+        errors.add("name", f"must be exactly {context.queue}")
 
 
 @routes.get(urls.PURGE, Permission.OPERATE)
 def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
-    """Ask which tasks are to go."""
+    """Ask which tasks to remove."""
     counts = context.use.stats.of(context.queue).counts
     amounts = ", ".join(
         f"{formatting.number(count)} {status.lower()}" for status, count in counts.items()
@@ -275,22 +285,22 @@ def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confir
         options=tuple(Option(name, what, name == given) for name, (what, _) in _STATES.items()),
     )  # fmt: skip
     detail = (
-        f"Removes those tasks; settings and schedules stay. {undo_words()} "
-        f"Now there are {amounts}. "
-        "Tasks that come later stay; a task counts by its state when the purge reaches it. "
-        "A worker that has one is not stopped, but its report will find nothing."
+        f"Removes these tasks; settings and schedules stay. {undo_words()} "
+        f"Currently: {amounts}. "
+        "Later tasks stay; a task counts by its state when the purge reaches it. "
+        "A worker running one is not stopped; its result is discarded."
     )
     return _ask(context, errors, "Purge", urls.PURGE, detail, which)
 
 
 @routes.get(urls.DELETE_QUEUE, Permission.ADMINISTER)
 def ask_delete(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
-    """Ask whether the queue is to go."""
+    """Ask whether to delete the queue."""
     counts = context.use.stats.of(context.queue).counts
     tasks = formatting.count_of(sum(counts.values()), "task")
     detail = (
-        f"That cannot be undone: the queue goes for good, with {tasks}, its settings and its "
-        "schedules. What is sent to it afterwards is refused."
+        f"Deletes the queue with {tasks}, its settings and its schedules. This cannot be undone. "
+        "Later enqueues to it are refused."
     )
     return _ask(context, errors, "Delete", urls.DELETE_QUEUE, detail)
 

@@ -18,7 +18,7 @@ from .. import charts, formatting, urls
 from ..charts import Spark
 from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash, Page
-from ..parts import Age, AlertNote, Empty, Field, Heading, Pager, SearchBox
+from ..parts import Age, AlertNote, Empty, Field, Heading, Pager, SearchBox, Tab
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import DURATIONS, GROUPS, read_settings, texts_of
@@ -26,7 +26,7 @@ from ..typed_settings import rows_of
 from .columns import Column, Columns, numbers
 from .confirm import ConfirmPage, Question, ask
 from .list_search import ListSearch
-from .navigation import crumbs
+from .navigation import crumbs, queue_tabs
 from .search_box import list_box
 from .trouble import AMBER, RED, Rank, Trouble, delta, reasons_of, worst_first
 
@@ -90,6 +90,7 @@ class QueuesPage(Page):
     troubles: tuple[Trouble, ...]
     more_troubles: str
     calm: str
+    tabs: tuple[Tab, ...]
     headings: tuple[Heading, ...]
     rows: tuple[QueueRow, ...]
     as_of: datetime | None
@@ -134,6 +135,7 @@ def show(context: RequestContext) -> Reply:
         troubles=_explained(context, troubles[:_TROUBLES], page.shown),
         more_troubles=f"and {formatting.count_of(left, 'queue')} more" if left > 0 else "",
         calm="" if troubles else _calm(rows, more=page.cursor is not None),
+        tabs=queue_tabs(context),
         headings=wanted.headings(COLUMNS, "name"),
         rows=wanted.rows(COLUMNS, rows),
         as_of=seen.as_of,

@@ -157,7 +157,8 @@ def _audit(context: RequestContext, asked: Query | None) -> Link | None:
     wanted = asked.where.id_prefix if asked else None
     if wanted is None or not context.allows(Permission.OPERATE):
         return None
-    return Link("Look for it in the audit", context.url(urls.AUDIT, {"q": term_text("id", wanted)}))
+    url = context.url(urls.ACTIVITY, {"q": term_text("id", wanted)})
+    return Link("Look for it in Activity", url)
 
 
 def _empty(asked: Query | None, found: FoundTasks, error: str) -> Empty:

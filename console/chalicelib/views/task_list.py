@@ -211,7 +211,7 @@ def tasks(
         ),
         empty=_empty(queue.name, wanted),
         matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
-        if operates and (rows or cursor)
+        if operates and (rows or cursor) and wanted.where != EVERY_TASK
         else None,
         matching_actions=tuple(
             Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)

@@ -9,7 +9,7 @@ from headrace.domain import access, limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import NotFound
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.query import term_text
+from headrace.domain.query_grammar import term_text
 from headrace.domain.task import Task
 from headrace.domain.times import about
 from headrace.domain.worker import (

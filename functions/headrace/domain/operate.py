@@ -56,7 +56,7 @@ STATES_BY_ACTION: Final = {
 """The states an action takes tasks from, when its filter names none."""
 
 SAID: Final = {
-    "inflight": "a worker has it",
+    "inflight": "it is in flight",
     "not_dead": "it is not finished",
     "dedupe_conflict": "another task holds its dedupe key",
 }
@@ -275,7 +275,8 @@ _MARKS: Final = ("deleted_by", "deleted_from", "deleted_retention")
 class Undo:
     """What can bring back what one action deletes in *queue*, from *at* on and *until* then.
 
-    ``ids`` are the deleted tasks, if they are few: a lagging index need not show these.
+    ``ids`` are the deleted tasks, if they are few: a lagging index need not show these.  ``by`` is
+    the name of the key that deleted them, ``reason`` the reason that it gave.
     """
 
     id: str
@@ -283,6 +284,8 @@ class Undo:
     at: datetime
     until: datetime
     ids: tuple[str, ...] | None = None
+    by: str = ""
+    reason: str = ""
 
 
 def hide_for_undo(removal: Change, task: Task, undo: Undo | None) -> Change:

@@ -11,8 +11,8 @@ A report names tasks and queues, and has none of their payloads, results or erro
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, date, datetime
-from typing import Final
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +21,11 @@ from headrace.domain.lifecycle import LIFECYCLE, Action, LeaseRule
 from headrace.domain.task import FINISHED, State
 from headrace.history.changelog import FORGET
 from headrace.ops.shared.service_part import ServicePart
+
+if TYPE_CHECKING:
+    from headrace.runtime.service import Service
+
+_LOOKS_AGAIN: Final = timedelta(minutes=1)
 
 REPORTS: Final = "reports/proof"
 """The folder of the lake where reports are."""
@@ -107,6 +112,20 @@ def _plain(value: object) -> str:
 
 class Proofs(ServicePart):
     """Shows the latest report, if there is a lake."""
+
+    def __init__(self, service: "Service") -> None:
+        super().__init__(service)
+        self._found = False
+        self._looked_at: datetime | None = None
+
+    def has_run(self) -> bool:
+        """Return whether there is a report; without one, look again after a minute."""
+        now = self.now()
+        if not self._found and (self._looked_at is None or now - self._looked_at >= _LOOKS_AGAIN):
+            self._looked_at = now
+            lake = self.service.lake
+            self._found = lake is not None and lake.get(LATEST) is not None
+        return self._found
 
     def latest(self) -> ProofReport | None:
         """Return the last report; None before the first proof, or without a lake.

@@ -133,6 +133,13 @@ class ActionWork(ServicePart):
     def _look_in_queue(self, run: Action, until: int) -> Action:
         place = run.looking_at
         queue = self.service.queues.cached(run.queues[place])
+        if run.ids:
+            tasks = self.store.read(run.ids, payload=False)
+            ours = [
+                tasks[one] for one in run.ids if one in tasks and self._is_named(run, tasks[one])
+            ]
+            looked_at = run.looked_at + len(run.ids)
+            return replace(self._keep(run, ours), looked_at=looked_at, looking_at=place + 1)
         walk = Walk.read(run.walk) if run.walk else Walk(run.as_of)
         found: dict[str, Task] = {}
         over = True
@@ -149,6 +156,10 @@ class ActionWork(ServicePart):
             looking_at=place + over,
             walk=None if over else walk.state(),
         )
+
+    def _is_named(self, run: Action, task: Task) -> bool:
+        here = task.queue == run.queues[run.looking_at] and not task.is_hidden(self.now())
+        return here and self._takes(run, task)
 
     def _takes(self, run: Action, task: Task) -> bool:
         queue = self.service.queues.cached(task.queue)

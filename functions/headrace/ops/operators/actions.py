@@ -14,9 +14,9 @@ from headrace.domain import access
 from headrace.domain.errors import Conflict, Finished, InvalidRequest, NotFound
 from headrace.domain.filters import TaskFilter, check_states
 from headrace.domain.ids import action_id, new_request_token
-from headrace.domain.limits import ACTION_QUEUES
+from headrace.domain.limits import ACTION_QUEUES, BULK_IDS
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.operate import STATES_BY_ACTION, ActionStatus, BulkAction
+from headrace.domain.operate import STATES_BY_ACTION, ActionStatus, BulkAction, Undo
 from headrace.domain.task import Task
 from headrace.ops.shared.audit import AuditRecord, checked_reason
 from headrace.ops.shared.paging import Found, seek
@@ -40,12 +40,22 @@ def _shows(run: Action) -> bool:
 class ActionOperations(ServicePart):
     """Find tasks, and begin, show, pause, resume and cancel actions on them."""
 
-    def look(self, action: BulkAction, queues: Sequence[str], where: TaskFilter) -> Action:
+    def look(
+        self,
+        action: BulkAction,
+        queues: Sequence[str],
+        where: TaskFilter,
+        *,
+        ids: Sequence[str] = (),
+    ) -> Action:
         """Begin a dry run: find the tasks of *queues* that *where* matches and *action* takes.
 
-        Raises NotFound for a queue, and InvalidRequest for a word that is not a state.
+        With *ids*, only these tasks.  Raises NotFound for a queue, and InvalidRequest for a word
+        that is not a state and for too many ids.
         """
-        run = self._new(action, queues, where)
+        if len(ids) > BULK_IDS:
+            raise InvalidRequest.of("id", f"must name at most {BULK_IDS} tasks")
+        run = replace(self._new(action, queues, where), ids=tuple(dict.fromkeys(ids)))
         self._save(run)
         return run
 
@@ -102,9 +112,13 @@ class ActionOperations(ServicePart):
         undos = {
             queue: undo.id
             for queue in dict.fromkeys(run.queues[place] for place, _, _ in run.chunks)
-            if (undo := self.service.undos.begin(queue, run.undo_for)) is not None
+            if (undo := self._undo(run, queue)) is not None
         }
         return replace(run, status=ActionStatus.RUNNING, undos=undos)
+
+    def _undo(self, run: Action, queue: str) -> Undo | None:
+        ids = run.ids or None
+        return self.service.undos.begin(queue, run.undo_for, ids=ids, by=run.by, reason=run.reason)
 
     def begin_audit(self, run: Action) -> None:
         """Write the audit entry of *run*, if it is not there."""
@@ -313,6 +327,7 @@ def entry_of(run: Action) -> AuditRecord:
         str(run.action),
         run.queues[0] if len(run.queues) == 1 else None,
         where,
+        run.ids or None,
         matched=run.total if run.has_ended else None,
         changed=run.changed if run.has_ended else None,
         request_id=run.request_id,
@@ -321,4 +336,5 @@ def entry_of(run: Action) -> AuditRecord:
         run=run.id,
         left=dict(run.left) if run.has_ended and run.left else None,
         stopped=stopped if run.has_ended else None,
+        undos=tuple(run.undos.values()) or None,
     )

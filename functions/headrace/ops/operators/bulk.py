@@ -127,7 +127,8 @@ class BulkOperations(ServicePart):
         met: dict[str, BulkOutcome] = {}
         with self._audited(job, None, why, ids=ids) as outcome:
             if undo is None and not dry_run:
-                undo = self.service.undos.begin(queue, undo_in_seconds, ids=ids)
+                undo = self.service.undos.begin(queue, undo_in_seconds, ids=ids, reason=why)
+            outcome.undo = None if undo is None else undo.id
             job = replace(job, undo=undo)
             for task_id in ids:
                 task = found.get(task_id)
@@ -181,7 +182,8 @@ class BulkOperations(ServicePart):
         with self._audited(job, where.fields(), why) as outcome:
             undo = self.service.undos.find(undo_id)
             if cursor is None and not dry_run:
-                undo = self.service.undos.begin(queue, undo_in_seconds)
+                undo = self.service.undos.begin(queue, undo_in_seconds, reason=why)
+            outcome.undo = None if undo is None else undo.id
             after = self.service.cursors.walk(
                 scope,
                 visit(replace(job, undo=undo), outcome),

@@ -22,7 +22,7 @@ from headrace.ops.shared.paging import pages_of
 from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.shared.strict_order import note_unused
 from headrace.store.base import Record
-from headrace.store.call_scope import draw_undo_id, not_shown, visible
+from headrace.store.call_scope import caller, draw_undo_id, not_shown, visible
 from headrace.store.records import body_of, read_body
 
 if TYPE_CHECKING:
@@ -42,17 +42,26 @@ class Undos(ServicePart):
         self.patience: float = 20.0
 
     def begin(
-        self, queue: str, seconds: Seconds, *, ids: Sequence[str] | None = None
+        self,
+        queue: str,
+        seconds: Seconds,
+        *,
+        ids: Sequence[str] | None = None,
+        by: str | None = None,
+        reason: str = "",
     ) -> Undo | None:
         """Return an undo for *seconds* of what is about to be deleted in *queue*; 0: None.
 
-        *ids* are the tasks where they are known: the index need not show those.
+        *ids* are the tasks where they are known: the index need not show those.  The caller deletes
+        them, unless *by* names another key.
         """
         if not seconds:
             return None
         now = self.now()
         named = None if ids is None else tuple(dict.fromkeys(ids))
-        undo = Undo(draw_undo_id(now), queue, now, now + timedelta(seconds=seconds), named)
+        until = now + timedelta(seconds=seconds)
+        who = by or caller().actor
+        undo = Undo(draw_undo_id(now), queue, now, until, named, who, reason)
         while not self.store.put_record(_record(undo), replaces=None):
             found = self.find(undo.id)
             if found is not None and found.queue == queue:
@@ -79,6 +88,12 @@ class Undos(ServicePart):
         record = None if undo_id is None else self.store.record(_KIND, undo_id)
         undo = None if record is None else read_body(record.body, Undo, id=record.name)
         return None if undo is None or undo.until <= self.now() else undo
+
+    def of_task(self, task_id: str) -> Undo | None:
+        """Return the undo that restores a deleted task of a queue that the caller may see."""
+        task = self.store.tombstones([task_id]).get(task_id)
+        undo = None if task is None else self.find(task.deleted_by)
+        return undo if undo is not None and visible(undo.queue) else None
 
     def undo(
         self,

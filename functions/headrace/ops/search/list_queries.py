@@ -132,7 +132,7 @@ AUDIT: Final[ListLanguage[AuditRecord]] = ListLanguage(
         "action": ListKey(_TEXT, lambda one, _: [one.action]),
         "actor": ListKey(_TEXT, lambda one, _: _actors(one)),
         "queue": ListKey(queue_name, lambda one, _: _some(one.queue)),
-        "id": ListKey(_TEXT, lambda one, _: one.ids or ()),
+        "id": ListKey(_TEXT, lambda one, _: (*(one.ids or ()), *(one.undos or ()))),
         "reason": ListKey(_REASON, lambda one, _: _some(one.reason), contains),
         "after": ListKey(since, lambda one, _: [one.at], at_or_after),
         "before": ListKey(since, lambda one, _: [one.at], is_before),
@@ -147,7 +147,6 @@ LANGUAGES: Final[dict[str, ListLanguage[Any]]] = {
     "schedules": SCHEDULES,
     "keys": KEYS,
     "queues": QUEUES,
-    "actions": ACTIONS,
-    "audit": AUDIT,
+    "activity": AUDIT,
 }
 """By the names of the lists."""

@@ -38,7 +38,8 @@ class AuditRecord:
     ``actor`` is the name of the key that did it, ``actor_id`` its id, because names may be used
     again.  ``reason`` is the reason in the actor's words; ``before`` and ``after`` are the settings
     that it changed.  For an action in the background, ``run`` is its id, ``left`` counts the
-    skipped tasks by reason, and ``stopped`` says why it ended early.
+    skipped tasks by reason, and ``stopped`` says why it ended early.  ``undos`` are the ids of the
+    undos that restore the deleted tasks.
     """
 
     at: datetime
@@ -57,6 +58,7 @@ class AuditRecord:
     run: str | None = None
     left: Mapping[str, int] | None = None
     stopped: str | None = None
+    undos: Sequence[str] | None = None
 
 
 @dataclass(slots=True)
@@ -74,6 +76,9 @@ class ActionOutcome:
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
     """The settings that were changed."""
+
+    undo: str | None = None
+    """The id of the undo that restores the deleted tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +160,7 @@ class Audit(ServicePart):
                 changed=outcome.changed,
                 before=outcome.before,
                 after=outcome.after,
+                undos=None if outcome.undo is None else (outcome.undo,),
             )
             try:
                 self.store.put_record(replace(_record(name, done), version=2), replaces=1)

@@ -280,6 +280,7 @@ class QueueOperations(ServicePart):
         where = {"state": ",".join(states)}
         with self.service.audit.action("purge", queue=name, where=where, by_parts=True) as outcome:
             undo = self.service.undos.begin(name, undo_in_seconds)
+            outcome.undo = None if undo is None else undo.id
             job = replace(
                 self._removal(queue, JobKind.PURGE, states),
                 name=f"{JobKind.PURGE}:{name}:{new_request_token()}",

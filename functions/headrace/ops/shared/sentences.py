@@ -11,44 +11,71 @@ _DONE: Final = {
     "move": "moved",
     "cancel": "cancelled",
     "delete": "deleted",
+    "purge": "purged",
+    "undo": "restored",
 }
-_OF_QUEUES: Final = {
-    "pause": "paused",
-    "resume": "resumed",
-    "update_queue": "changed the settings of",
-    "create_queue": "created",
-    "delete_queue": "deleted",
-    "enqueue_as_new": "enqueued a copy of a task in",
+_OTHERS: Final = {
+    "pause": "paused {}",
+    "resume": "resumed {}",
+    "update_queue": "changed the settings of {}",
+    "create_queue": "created queue {}",
+    "delete_queue": "deleted queue {}",
+    "enqueue_as_new": "enqueued a copy of a task in {}",
+    "reindex": "rebuilt the index of {}",
+    "recount": "recounted {}",
+    "rotate_signing_secret": "rotated the signing secret of {}",
+    "put_schedule": "saved schedule {}",
+    "run_schedule": "ran schedule {} now",
+    "delete_schedule": "deleted schedule {}",
+    "create_key": "created key {}",
+    "rotate_key": "rotated key {}",
+    "revoke_key": "revoked key {}",
+    "quiet_worker": "asked worker {} to take no more tasks",
+    "stop_worker": "asked worker {} to stop",
+    "resume_action": "resumed action {}",
+    "refuse": "was refused {}",
+    "refuse_sign_in": "was refused at sign-in",
+    "sign_in": "signed in",
+    "sign_out": "signed out",
 }
+_NAMES: Final = ("schedule", "name", "batch", "action", "request")  # of a filter, that name a thing
 _LEFT: Final = {
     "the task has changed": "had changed",
-    "NOT_FOUND": "were gone",
+    "NOT_FOUND": "no longer existed",
     "dedupe_conflict": "had a dedupe key that another task holds",
-    "inflight": "were with a worker",
+    "inflight": "were in flight",
 }
 _REASONS: Final = 3  # for skipped tasks, that are listed one by one
 _NOTHING: Final = "none"
 
 
-def sentence(entry: AuditRecord) -> str | None:
-    """Return actor, action, numbers and reason in words; None if the entry needs no text."""
-    if entry.action in _OF_QUEUES and entry.queue is not None and entry.reason:
-        return _because(f"{entry.actor} {_OF_QUEUES[entry.action]} {entry.queue}", entry)
-    if entry.action not in _DONE or (entry.run is None and not entry.reason):
-        return None
+def sentence(entry: AuditRecord) -> str:
+    """Return actor, action, numbers and reason in words."""
+    if entry.action not in _DONE:
+        return _because(f"{entry.actor} {_other(entry)}", entry)
     done, place = _DONE[entry.action], _place(entry)
     if entry.changed is None:
         return _because(f"{entry.actor} {_begins(entry.action)} tasks of {place}", entry)
     parts = [f"{entry.actor} {done} {_tasks(entry, entry.changed)} of {place}"]
     left = sorted((entry.left or {}).items(), key=lambda one: (-one[1], one[0]))
     for reason, number in left[:_REASONS]:
-        parts.append(_of(number, _LEFT.get(reason, f"were left alone ({reason})")))
+        parts.append(_of(number, _LEFT.get(reason, f"were skipped ({reason})")))
     if more := sum(number for _, number in left[_REASONS:]):
-        parts.append(_of(more, "were left alone"))
+        parts.append(_of(more, "were skipped"))
     if entry.stopped is not None:
         how = "cancelled" if entry.stopped == "cancelled" else f"failed ({entry.stopped})"
         parts.append(f"{how} {_not_touched(entry, entry.changed)}")
     return _because(", ".join(parts), entry)
+
+
+def _other(entry: AuditRecord) -> str:
+    """Return what was done to the queue, schedule, key, worker or batch of *entry*."""
+    where = entry.filter or {}
+    named = next((str(where[name]) for name in _NAMES if where.get(name)), "")
+    ids = ", ".join(entry.ids or ())
+    thing = ids if entry.action.endswith("_worker") else named or entry.queue or ids
+    words = _OTHERS.get(entry.action, f"{entry.action.replace('_', ' ')} {{}}")
+    return words.format(thing).rstrip()
 
 
 def changes(entry: AuditRecord) -> tuple[str, ...]:
@@ -87,6 +114,8 @@ def _place(entry: AuditRecord) -> str:
     where = entry.filter or {}
     names = str(where.get("queues", "")).split(",")
     place = entry.queue or (f"{len(names)} queues" if len(names) > 1 else "several queues")
+    if where.get("batch"):
+        place = f"batch {where['batch']}"
     return f"{place} to {where['to_queue']}" if where.get("to_queue") else place
 
 

@@ -182,7 +182,10 @@ class TaskOperations(ServicePart):
                 "delete", queue=task.queue, ids=[task_id], reason=why
             ) as outcome:
                 if undo is None or undo.queue != task.queue:  # it may have moved on
-                    undo = self.service.undos.begin(task.queue, undo_in_seconds, ids=[task_id])
+                    undo = self.service.undos.begin(
+                        task.queue, undo_in_seconds, ids=[task_id], reason=why
+                    )
+                outcome.undo = None if undo is None else undo.id
                 change = hide_for_undo(plan.delete(task), task, undo)
                 deleted = commit(self.service, [change])[0]
                 # Gone since it was read: by this very call, if its answer was lost.

@@ -32,10 +32,11 @@ class Action(Job):
     tasks are stored in ``chunks``: the place of a queue, the number of its tasks, and the number of
     the try that has stored them.
 
-    ``started_at`` is None until an operator has confirmed it.  Tasks are changed in order, ``most``
-    of them or all.  The first ``at`` tasks are processed: ``changed`` of them were changed, and
-    ``left`` has the numbers of skipped tasks by reason.  Deleted tasks can be restored for
-    ``undo_for`` seconds, in each queue by its undo.  ``trouble`` is the error that stopped it.
+    With ``ids``, it finds only these tasks. ``started_at`` is None until an operator has
+    confirmed it. Tasks are changed in order, ``most`` of them or all. The first ``at`` tasks
+    are processed: ``changed`` of them were changed, and ``left`` has the numbers of skipped
+    tasks by reason. Deleted tasks can be restored for ``undo_for`` seconds, in each queue by
+    its undo. ``trouble`` is the error that stopped it.
 
     ``by`` is the name of the key whose rights count, ``by_id`` its id, ``request_id`` the request;
     ``begun_by`` and ``begun_by_id`` are the key that began it, if another key has resumed it.
@@ -68,6 +69,7 @@ class Action(Job):
     trouble: str = ""
     begun_by: str | None = None
     begun_by_id: str | None = None
+    ids: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:

@@ -56,11 +56,11 @@ def test_exactly_the_filtered_set_is_restarted_after_a_look(mail: Browser) -> No
 
     assert "Restart 7 tasks of mail?" in confirm.page.one("h1").text
     assert len(confirm.page.one("ul", class_="samples").all("a")) == 5
-    assert "and 2 more" in confirm.text
+    assert "+2 more" in confirm.text
     assert {mail.task(one).state for one in wanted} == {State.DEAD}
     done = to_the_end(mail, mail.follow(decide(mail, confirm, "all")))
 
-    assert "Done: 7 tasks restarted." in done.text
+    assert "7 tasks restarted." in done.text
     assert {mail.task(one).state for one in wanted} == {State.ENQUEUED}
     assert {mail.task(one).state for one in others} == {State.DEAD}
     [entry] = mail.audited("restart")
@@ -79,14 +79,17 @@ def test_a_few_first_and_then_the_rest(mail: Browser) -> None:
     others = to_the_end(mail, mail.follow(decide(mail, few, "again")))
     assert "Restart 3 tasks of mail?" in others.text
     rest = to_the_end(mail, mail.follow(decide(mail, others, "all")))
-    assert "Done: 3 tasks restarted." in rest.text
+    assert "3 tasks restarted." in rest.text
 
 
 def begun(mail: Browser) -> Shown:
     """Begin to delete 300 tasks, of which the first part is done at once."""
     for _ in range(12):
         mail.put("mail", *["{}"] * 25)
-    return mail.follow(decide(mail, look(mail, "/console/queues/mail", "delete"), "all"))
+    mail.clock.forward(1)
+    return mail.follow(
+        decide(mail, look(mail, "/console/queues/mail?state=READY", "delete"), "all")
+    )
 
 
 def test_what_is_cancelled_is_over_and_says_how_much_was_done(mail: Browser) -> None:
@@ -102,16 +105,17 @@ def test_what_is_cancelled_is_over_and_says_how_much_was_done(mail: Browser) -> 
     assert "250 tasks restored." in back.text
 
 
-def test_actions_are_listed_and_found_from_their_queue_and_the_audit(mail: Browser) -> None:
+def test_actions_are_found_from_their_queue_and_activity(mail: Browser) -> None:
     going = begun(mail)
     path = going.url.partition("?")[0]
 
-    listed = mail.get("/console/actions?queue=mail")
-    assert "Delete 300 tasks of mail" in listed.text
-    for shown in (listed, mail.get("/console/queues/mail"), mail.get("/console/audit")):
+    listed = mail.get("/console/activity?queue=mail")
+    assert "Deleting tasks of mail" in listed.text
+    assert "Delete 300 tasks of mail: running, 250 processed" in listed.text
+    for shown in (listed, mail.get("/console/queues/mail")):
         links = [link.attributes.get("href", "") for link in shown.page.all("a")]
         assert path in [link.partition("?")[0] for link in links]
-    assert "No action fits" in mail.get("/console/actions?queue=archive").text
+    assert "act_" not in mail.get("/console/activity?queue=archive").body
 
 
 def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:
@@ -123,7 +127,7 @@ def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:
         assert refused.status in (400, 404)
         assert says in refused.page.one("p", class_="wrong").text
     done = to_the_end(mail, mail.follow(decide(mail, confirm, "all", to_queue="archive")))
-    assert "Done: 2 tasks moved." in done.text
+    assert "2 tasks moved." in done.text
     assert {mail.task(one).queue for one in ids} == {"archive"}
 
 
@@ -151,7 +155,7 @@ def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
 
     assert refused.status == 409
     assert "run it again" in refused.text
-    assert "This dry run is more than an hour old." in mail.get(confirm.url).text
+    assert "This selection is more than an hour old." in mail.get(confirm.url).text
     assert mail.count("mail", State.DEAD) == 6
     mail.clock.forward(timedelta(days=7).total_seconds())
     assert mail.another().sign_in().get(confirm.url).status == 404

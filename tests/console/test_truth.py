@@ -2,6 +2,8 @@
 
 from headrace.domain.access import Role
 from headrace.domain.alerts import Measured
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
 from headrace.domain.queue_settings import AlertSettings
 from headrace.domain.retry import RetryStrategy
 from headrace.ops.delivery.reports import ReportStatus, WorkerError
@@ -100,3 +102,46 @@ def test_a_task_that_was_deleted_is_found_in_activity_by_its_id(filled: Browser)
     assert "the operator Deleted 1 task of mail" in row.text
     viewer = filled.as_role(Role.VIEWER)
     assert "in Activity" not in viewer.get(f"/console/search?q={task_id}").text
+
+
+def test_the_page_of_a_deleted_task_says_by_whom_and_why_and_restores_it(filled: Browser) -> None:
+    operator = filled.as_role(Role.OPERATOR)
+    (task_id,) = filled.put("mail")
+    url = f"/console/tasks/{task_id}"
+    filled.use.tasks.delete(task_id, undo_in_seconds=3_600, reason="sent twice")
+    filled.clock.forward(14 * 60)
+
+    shown = operator.get(url)
+    assert shown.status == 410
+    assert "Deleted 14 min ago by service: sent twice." in shown.text
+    viewed = filled.as_role(Role.VIEWER).get(url)
+    assert "Deleted 14 min ago." in viewed.text
+    assert "sent twice" not in viewed.text
+    assert "Undo" not in viewed.text
+    restored = operator.submit(shown.page, "/console/undo")
+    assert restored.headers["location"] == url
+    assert operator.get(url).status == 200
+
+
+def test_a_task_deleted_by_a_filter_is_known_by_its_undo_and_later_by_the_audit(
+    filled: Browser,
+) -> None:
+    ids = [filled.kill("empty") for _ in range(2)]
+    where = TaskFilter(states=("DEAD",))
+    filled.use.bulk.by_filter(
+        "empty", BulkAction.DELETE, where, undo_in_seconds=60, reason="too old"
+    )
+    admin = filled.as_role(Role.ADMIN)
+
+    shown = admin.get(f"/console/tasks/{ids[0]}").text
+    assert "by service: too old. Undo restores all tasks deleted with it." in shown
+    found = admin.follow(admin.get(f"/console/activity?q=id:{ids[0]}"))
+    assert "Deleted 2 dead tasks of empty: too old" in found.text
+
+    filled.clock.forward(61)
+    assert admin.get(f"/console/tasks/{ids[0]}").status == 404
+    [other] = filled.put("mail")
+    filled.use.tasks.delete(other, reason="spam")
+    gone = admin.get(f"/console/tasks/{other}")
+    assert "by service: spam. It can no longer be restored." in gone.text
+    assert filled.as_role(Role.VIEWER).get(f"/console/tasks/{other}").status == 404

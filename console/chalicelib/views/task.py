@@ -23,6 +23,7 @@ from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
 from ..story import StoryAttempt, StoryEvent
 from .actions import ACTIONS
+from .deleted import deleted_page
 from .navigation import crumbs, queue_link, tag_links, worker_link
 
 _CHIPS: Final = {
@@ -45,7 +46,10 @@ class ReasonRow:
 @routes.get(urls.TASK, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show a task: what it is, why it is not running, and what happened to it."""
-    task = context.task()
+    try:
+        task = context.task()
+    except NotFound as error:
+        return deleted_page(context, error)
     status = task.status(context.now)
     details = context.allows(Permission.DETAILS, task.queue)
     texts, missing = _texts(context, task)

@@ -189,7 +189,7 @@ def test_the_metrics_of_a_worker_add_up(harness: WorkerHarness) -> None:
 def test_the_guides_middleware_reports_to_sentry_what_handlers_raise(
     harness: WorkerHarness,
 ) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "workers.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "metrics.md").read_text()
     (code,) = re.findall(r"```python\n(from [^`]*\nimport sentry_sdk\n.*?)```", guide, re.DOTALL)
     events: list[Any] = []
 

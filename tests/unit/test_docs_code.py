@@ -1,0 +1,101 @@
+"""The code of the how-to guides runs as it stands."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from prometheus_client import REGISTRY
+
+from headrace.client.worker import settings
+from headrace.client.worker.settings import WorkerSettings
+from headrace.testing import inline
+from tests.documented_lines import FENCE, PAGES
+
+ROOT = Path(__file__).parents[2]
+ELSEWHERE = {
+    "outbox": "tests/unit/outbox/test_guide.py",
+    "large-payloads": "tests/functional/test_guide_large_payloads.py",
+    "encryption": "tests/unit/examples/test_encryption.py",
+    "modules": "tests/unit/app/test_modules_guide.py",
+    "testing": "tests/unit/testing/test_guide.py",
+    "stations": "tests/pipeline/test_stream.py",
+    "lake": "tests/pipeline/test_table_log.py",
+}
+"""Pages whose code needs files, a database or Spark: the test that runs it."""
+
+EXAMPLE = "# examples/"  # such blocks are compared with the files that they show
+
+
+def blocks(page: Path) -> list[str]:
+    found = [code for language, code in FENCE.findall(page.read_text()) if language == "python"]
+    return [code for code in found if not code.startswith(EXAMPLE)]
+
+
+GUIDES = [
+    page
+    for folder in ("how-to", "explanation")
+    for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    if page.stem not in ELSEWHERE and blocks(page)
+]
+
+
+@pytest.fixture
+def shop(logging_as_before: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module, as dataclasses and type hints want one."""
+    monkeypatch.setenv("HEADRACE_URL", "http://localhost:1")
+    monkeypatch.setenv("HEADRACE_KEY", "a-key")
+    module = sys.modules["shop"] = ModuleType("shop")
+    yield module
+    del sys.modules["shop"]
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_code_of_a_guide_runs_as_it_stands(page: Path, shop: ModuleType) -> None:
+    before, begins, after = re.split(
+        r"^(app = .*\n)", "\n".join(blocks(page)), maxsplit=1, flags=re.MULTILINE
+    )
+    exec(before + begins, vars(shop))  # noqa: S102 (that is what is tested)
+    with inline(shop.app):
+        exec(after, vars(shop))  # noqa: S102 (likewise)
+        shop.app.sync_schedules()
+    if page.stem == "metrics":
+        assert_metrics_are_listed()
+
+
+def assert_metrics_are_listed() -> None:
+    """Compare the metrics that the page has registered with those of the reference."""
+    reference = (ROOT / "docs" / "reference" / "events-and-metrics.md").read_text()
+    table = reference.partition("## Metrics of a worker\n")[2].partition("\n## ")[0]
+    counted = {
+        name
+        for family in REGISTRY.collect()
+        if family.name.startswith("headrace_")
+        for name in [family.name + ("_total" if family.type == "counter" else "")]
+    }
+    assert set(re.findall(r"^\| `(headrace_\w+)`", table, re.MULTILINE)) == counted
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_other_guides_are_run_by_tests_that_exist(name: str) -> None:
+    assert name in (ROOT / ELSEWHERE[name]).read_text()
+
+
+def test_json_in_the_documents_is_json() -> None:
+    for page in filter(Path.exists, PAGES):
+        for language, code in FENCE.findall(page.read_text()):
+            if language == "json":
+                json.loads(code.replace("…", ""))
+
+
+def test_the_defaults_of_a_worker_are_listed() -> None:
+    page = (ROOT / "docs" / "reference" / "worker-options.md").read_text()
+    named = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| (.*?) \|", page, re.MULTILINE))
+    defaults = WorkerSettings.of(["mail"])
+
+    assert named["concurrency"].startswith(f"{settings.THREADS},")
+    assert named["shutdown_timeout"] == f"{defaults.shutdown_timeout:g}"
+    assert named["child_start_timeout"] == f"{defaults.child_start_timeout:g}"

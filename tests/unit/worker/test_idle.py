@@ -70,3 +70,11 @@ def test_an_idle_worker_asks_for_all_its_queues_in_one_call() -> None:
     assert idle.requests.total() == requested + signs
     assert seconds / requested == pytest.approx(bill.IDLE_POLL_SECONDS, rel=0.15)
     assert seconds / signs == pytest.approx(bill.WORKER_HEARTBEAT_SECONDS, rel=0.15)
+
+
+def test_the_handlers_of_a_fetch_begin_before_the_next_call() -> None:
+    idle = Idle(["mail"])
+    fetch = idle.worker._fetching.step  # noqa: SLF001  the thread is not running
+    fetch()
+    idle.service.client.enqueue("mail", 1)
+    assert (fetch() or 0.0) > 0

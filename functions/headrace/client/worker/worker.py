@@ -44,6 +44,9 @@ _UNREPORTED: Final = 250
 _TICK_SECONDS: Final = 0.1
 """How late a time limit or a report may be."""
 
+_BEGIN_SECONDS: Final = 0.001
+"""The pause after a fetch whose tasks can all begin: otherwise the next call delays their start."""
+
 _LAST_REPORTS_SECONDS: Final = 5.0
 """The least time that finished results have to reach the service when a worker ends."""
 
@@ -198,6 +201,8 @@ class Worker:
             self._fail(fetched.fatal)
         elif self._burst:
             self._end_burst(fetched)
+        if 0 < len(fetched.tasks) <= self.settings.concurrency:
+            return max(fetched.rest, _BEGIN_SECONDS)
         return fetched.rest
 
     def _has_overdue_calls(self) -> bool:

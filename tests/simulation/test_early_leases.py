@@ -52,7 +52,7 @@ class Service:
 
     def waits(self, *queues: str, batch_size: int = 1) -> "Future[Any]":
         """Let a worker begin to wait."""
-        before, waiters = len(self.store.arrivals._parked), self.store.arrivals  # noqa: SLF001  nothing else shows it
+        before, waiters = len(self.store.arrivals._calls), self.store.arrivals  # noqa: SLF001  nothing else shows it
         begun = self.pool.submit(
             self.use.deliveries.dequeue,
             list(queues) or "mail",
@@ -60,7 +60,7 @@ class Service:
             batch_size=batch_size,
             worker="ada:1",
         )
-        until(lambda: len(waiters._parked) > before or begun.done())  # noqa: SLF001  likewise
+        until(lambda: len(waiters._calls) > before or begun.done())  # noqa: SLF001  likewise
         return begun
 
     def tasks(self) -> dict[str, Task]:

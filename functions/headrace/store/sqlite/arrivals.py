@@ -23,6 +23,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any, Final, TypeAlias
@@ -161,17 +162,26 @@ class ClaimRun:
 
 
 @dataclass(slots=True, eq=False)
-class _ParkedClaim(ClaimRun):
-    """The claim of a call that waits in ``queues`` until the monotonic time ``until``."""
+class _WaitingCall:
+    """A call that waits for tasks of ``queues`` until the monotonic time ``until``.
 
-    queues: Collection[str] = ()
-    until: float = 0.0
+    ``bell`` wakes it.  ``run`` is its parked claim, if it has one.
+    """
+
+    queues: Collection[str]
+    until: float
+    bell: Condition
+    run: ClaimRun | None
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether the call still waits; an interrupted call may still be in the list."""
-        done = self.running or self.leased or self.error
-        return not done and time.monotonic() < self.until
+    def is_over(self) -> bool:
+        """Whether the call waits no longer; an interrupted call may still be in the list."""
+        return time.monotonic() >= self.until
+
+    @property
+    def has_claimed(self) -> bool:
+        """Whether its claim runs, has leased tasks or has failed."""
+        return self.run is not None and bool(self.run.running or self.run.leased or self.run.error)
 
 
 class ArrivalNumbers:
@@ -189,10 +199,9 @@ class ArrivalNumbers:
         # Code enters the lock and not the Condition: entering a Condition takes several steps, and
         # a thread that is interrupted between them would never release it.
         self._lock = Lock()
-        self._bell = Condition(self._lock)
         self._rung = 0
-        self._parked: list[_ParkedClaim] = []  # in the order of arrival
-        self._polling = False
+        self._calls: list[_WaitingCall] = []  # in the order of arrival
+        self._poller: _WaitingCall | None = None
         self._watch: TouchWatch | None = None  # used by the polling call, and kept for the next one
         self._watches = True  # False if the platform cannot watch the file
 
@@ -210,9 +219,14 @@ class ArrivalNumbers:
     def _ring_here(self) -> None:
         with self._lock:
             self._rung += 1
-            self._bell.notify_all()
-            if self._polling and self._watch is not None:
-                self._watch.wake()
+            for call in self._calls:
+                self._wake(call)
+
+    def _wake(self, call: _WaitingCall) -> None:
+        """Wake *call*; the caller holds the lock."""
+        call.bell.notify()
+        if call is self._poller and self._watch is not None:
+            self._watch.wake()
 
     def note(self, db: sqlite3.Connection, arrived: Arrived, now: Callable[[], datetime]) -> bool:
         """Count new waiting tasks, within the transaction of *db* that wrote them.
@@ -223,24 +237,33 @@ class ArrivalNumbers:
         if not arrived:
             return False
         left = arrived
-        if (parked := self._first_parked(arrived, now)) is not None:
-            leased = parked.run(self._db, db, self._ring_here)
+        if (call := self._first_to_claim(arrived, now)) is not None and call.run is not None:
+            leased = call.run.run(self._db, db, partial(self._end_claim, call))
             left = {queue: ids for queue, ids in arrived.items() if not leased.issuperset(ids)}
         db.executemany(_ARRIVED, [(queue,) for queue in left])
         return bool(left)
 
-    def _first_parked(self, arrived: Arrived, now: Callable[[], datetime]) -> _ParkedClaim | None:
-        """Return the claim that has been parked longest for any of the tasks that are due."""
-        if not self._parked or not self._db.may_be_joined:
+    def _first_to_claim(self, arrived: Arrived, now: Callable[[], datetime]) -> _WaitingCall | None:
+        """Return the call that has waited longest to claim any of the tasks that are due.
+
+        The polling call comes last, because another call would have to take over the polling.
+        """
+        if not self._calls or not self._db.may_be_joined:
             return None
         by = micros_of(now())
         due = {queue for queue, ids in arrived.items() if min(ids.values()) <= by}
         with self._lock:
-            for parked in self._parked:
-                if parked.is_waiting and not due.isdisjoint(parked.queues):
-                    parked.running = True
-                    return parked
+            for call in sorted(self._calls, key=lambda one: one is self._poller):
+                if call.run is None or call.has_claimed or call.is_over:
+                    continue
+                if not due.isdisjoint(call.queues):
+                    call.run.running = True
+                    return call
         return None
+
+    def _end_claim(self, call: _WaitingCall) -> None:
+        with self._lock:
+            self._wake(call)
 
     def wait(
         self,
@@ -255,74 +278,65 @@ class ArrivalNumbers:
         The wait ends when the claim leases a task.
         Return the last numbers read.  Raises Unavailable, and any error of *parked*.
         """
-        if parked is None or self._db.path is None:
-            return self._wait_for_numbers(queues, since, seconds, None)
-        own = _ParkedClaim(parked, queues=queues, until=time.monotonic() + seconds)
+        run = None if parked is None or self._db.path is None else ClaimRun(parked)
+        own = _WaitingCall(queues, time.monotonic() + seconds, Condition(self._lock), run)
         try:
             with self._lock:
-                self._parked = [one for one in self._parked if one.is_waiting or one.running]
-                self._parked.append(own)
-            since = self._wait_for_numbers(queues, since, seconds, own)
+                self._calls = [one for one in self._calls if not one.is_over]
+                self._calls.append(own)
+            since = self._wait_for_numbers(own, since)
         except Unavailable:
             self._leave(own)
-            if not own.leased:  # its tasks must be delivered
+            if run is None or not run.leased:  # its tasks must be delivered
                 raise
         finally:
             self._leave(own)
-        if own.error is not None:
-            raise own.error
+        if run is not None and run.error is not None:
+            raise run.error
         return since
 
-    def _leave(self, parked: _ParkedClaim) -> None:
-        """Remove a parked claim, after the end of the transaction that runs it, if any."""
+    def _leave(self, call: _WaitingCall) -> None:
+        """Remove *call*, after the end of the transaction that runs its claim, if any."""
         with self._lock:
-            if parked in self._parked:
-                self._parked.remove(parked)
-            while parked.running:
-                self._bell.wait()
+            if call in self._calls:
+                self._calls.remove(call)
+            while call.run is not None and call.run.running:
+                call.bell.wait()
 
-    def _wait_for_numbers(
-        self,
-        queues: Collection[str],
-        since: Mapping[str, int],
-        seconds: float,
-        parked: _ParkedClaim | None,
-    ) -> Mapping[str, int]:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+    def _wait_for_numbers(self, own: _WaitingCall, since: Mapping[str, int]) -> Mapping[str, int]:
+        while not own.is_over:
             with self._lock:
                 rung = self._rung
-            if parked is not None and not parked.is_waiting:
+            if own.has_claimed:
                 return since
-            found = self.numbers(queues)
+            found = self.numbers(own.queues)
             if found != since:
                 return found
-            if self._wait_for_ring(rung, left):
+            if self._wait_for_ring(own, rung):
                 continue
             try:
-                found = self._poll(queues, since, rung, end)
+                found = self._poll(own, since, rung)
             finally:
                 with self._lock:  # another waiting call may poll now
-                    self._polling = False
-                    self._bell.notify_all()
+                    self._poller = None
+                    for call in self._calls:
+                        call.bell.notify()
             if found != since:
                 return found
         return since
 
-    def _wait_for_ring(self, rung: int, seconds: float) -> bool:
+    def _wait_for_ring(self, own: _WaitingCall, rung: int) -> bool:
         """Wait for a ring after *rung*.  Return False immediately if the caller must poll."""
         with self._lock:
-            if self._rung != rung:
+            if self._rung != rung or own.has_claimed:
                 return True
-            if self._polling or not self._db.shared:
-                self._bell.wait(seconds)
+            if self._poller is not None or not self._db.shared:
+                own.bell.wait(max(0.0, own.until - time.monotonic()))
                 return True
-            self._polling = True
+            self._poller = own
             return False
 
-    def _poll(
-        self, queues: Collection[str], since: Mapping[str, int], rung: int, end: float
-    ) -> Mapping[str, int]:
+    def _poll(self, own: _WaitingCall, since: Mapping[str, int], rung: int) -> Mapping[str, int]:
         """Poll for commits of other processes, until there is one or a ring; return the numbers.
 
         Data versions of different connections cannot be compared.  So the numbers are read again
@@ -330,29 +344,30 @@ class ArrivalNumbers:
         """
         seen: tuple[sqlite3.Connection, int] | None = None
         watch = self._watch_file()
-        while (left := end - time.monotonic()) > 0:
+        while not own.is_over:
             with self._db.reading() as db:
                 (version,) = db.execute("PRAGMA data_version").fetchone()
                 changed = seen is not None and (seen[0] is not db or seen[1] != version)
-                found = _numbers(db, queues) if changed or seen is None else since
+                found = _numbers(db, own.queues) if changed or seen is None else since
             if changed:
                 self._ring_here()
             if changed or found != since:
                 return found
             seen = (db, version)
-            if self._pause(rung, watch, left):
+            if self._pause(own, rung, watch):
                 break
         return since
 
-    def _pause(self, rung: int, watch: TouchWatch | None, seconds: float) -> bool:
-        """Wait until the next poll; return whether there was a ring after *rung*."""
+    def _pause(self, own: _WaitingCall, rung: int, watch: TouchWatch | None) -> bool:
+        """Wait until the next poll; return whether there was a ring after *rung* or a claim."""
         with self._lock:
-            if self._rung == rung and watch is None:
-                self._bell.wait(_POLL_SECONDS)
-            if self._rung != rung:
+            if self._rung == rung and not own.has_claimed and watch is None:
+                own.bell.wait(_POLL_SECONDS)
+            if self._rung != rung or own.has_claimed:
                 return True
         if watch is not None:
-            watch.wait(min(seconds, self._watched_poll_seconds))
+            seconds = min(own.until - time.monotonic(), self._watched_poll_seconds)
+            watch.wait(max(0.0, seconds))
         return False
 
     def _watch_file(self) -> TouchWatch | None:

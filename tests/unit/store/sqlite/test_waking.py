@@ -18,6 +18,7 @@ from headrace.runtime.wiring import Settings, build
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.arrivals import TouchWatch, touch
 from tests.forked import in_children
+from tests.waiting import until
 
 LONG = 20.0  # seconds: a call that is woken never waits so long
 EVERYWHERE = pytest.mark.parametrize("by", ["here", "there"])
@@ -120,6 +121,20 @@ def test_every_task_wakes_a_long_poll_whenever_it_comes(
             arriving = pool.submit(other.put, after=pause)
             assert here.seconds_until_leased() < LONG / 4
             arriving.result()
+
+
+def test_a_task_goes_to_a_call_that_does_not_poll_and_wakes_no_other(here: Process) -> None:
+    arrivals = here.store.arrivals
+    with ThreadPoolExecutor(2) as pool:
+        polling = pool.submit(here.seconds_until_leased)
+        until(lambda: arrivals._poller is not None)  # noqa: SLF001  nothing else shows it
+        second = pool.submit(here.seconds_until_leased)
+        until(lambda: len(arrivals._calls) == 2)  # noqa: SLF001  likewise
+        here.put()
+        assert second.result() < LONG / 4
+        assert arrivals._poller is not None  # noqa: SLF001  likewise
+        here.put()
+        assert polling.result() < LONG / 4
 
 
 def test_a_forked_child_is_woken_although_its_parent_waits_too(

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from headrace.domain.task import Status
 
+from .charts import Spark
 from .parts import Age, Confirm, Heading, Link
 
 
@@ -29,6 +30,16 @@ class Code:
     """Text in monospace."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """Text of one line, cut where the column ends; ``beneath`` another row, it is set in."""
+
+    text: str
+    url: str = ""
+    strong: bool = False
+    beneath: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,7 @@ class Table:
 
 
 Cell: TypeAlias = (
-    "str | float | datetime | Status | Link | Note | Dim | Code | Tag | Id | Badge | Meter"
-    " | Age | Lines | Fold | Runs | Confirm | tuple[Cell, ...] | None"
+    "str | float | datetime | Status | Link | Note | Dim | Code | Clip | Tag | Id | Badge | Meter"
+    " | Age | Spark | Lines | Fold | Runs | Confirm | tuple[Cell, ...] | None"
 )
 """A tuple is several cells beside each other."""

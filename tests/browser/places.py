@@ -7,7 +7,7 @@ from typing import Final
 from console.app import app
 from tests.browser.fixtures import WIDE, Fixtures
 
-_NO_PAGES: Final = ("/console/static/{name}", "/console/search", "/console/dead")
+_NO_PAGES: Final = ("/console/static/{name}", "/console/search")
 _ACTIONS: Final = {"tasks": ("restart", "move", "delete"), "queues": ("run", "resume", "delete")}
 
 

@@ -95,7 +95,7 @@ def _paused(browser: Browser) -> str:
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
-    "/console/errors": lambda _: Sent("/console/errors", "/console/errors", {"action": "delete"}),
+    "/console/errors": lambda _: Sent("/console/errors", "/console/errors", {"do": "delete"}),
     "/console/tasks/{id}/enqueue": lambda browser: Sent(
         f"/console/tasks/{_task(browser)}/enqueue", "/enqueue", {"confirmed": "yes"}
     ),
@@ -172,7 +172,7 @@ def test_a_form_is_done_once_however_often_its_page_is_reloaded(
     page = filled.get(sent.page).page
     action = sent.action or sent.page.partition("?")[0]
     if route == "/console/errors":
-        page = page.one("ul", class_="groups")
+        page = page.one("table")
     reader = filled.as_role(Role.ADMIN)
     shown = filled.submit(page, action, **sent.fields)
     if shown.status == 303:

@@ -66,7 +66,7 @@ def test_dead_and_tried_again_are_counted_by_queue_and_kind(it: Recorder) -> Non
     assert standing(it, mail) == {LATE: (1, 1), never: (1, 0)}
     assert standing(it, sms) == {LATE: (1, 0)}
     late, now = faults(it, mail).kinds[LATE], micros_of(it.world.clock())
-    assert (late.type, late.message, late.sample) == ("Late", "after 30 s", last)
+    assert (late.type, late.message, late.samples[0]) == ("Late", "after 30 s", last)
     assert late.workers == ["ada:1"]
     assert late.first - micros_of(began) < 1_000_000
     assert late.last - late.first == 400_001_000

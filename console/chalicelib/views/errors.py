@@ -1,268 +1,247 @@
-"""What goes wrong in all queues: a group for each kind of error, counted by the recorder."""
+"""The errors of all queues: by type and function, with the messages beneath."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import ClassVar, Final
+from itertools import islice
+from typing import Final
 
-from headrace.domain import query
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.filters import TaskFilter
-from headrace.domain.fingerprints import FINGERPRINT_RE
+from headrace.domain.fingerprints import FINGERPRINT_RE, blanked
 from headrace.domain.list_query import called_function
 from headrace.domain.operate import BulkAction
-from headrace.domain.query import Query
-from headrace.domain.query_grammar import term_text
+from headrace.domain.query import Query, query_text
 from headrace.domain.task import Task
 from headrace.history.errors import ErrorGroup, Errors
+from headrace.ops.search.list_queries import ErrorKind
+from headrace.ops.shared.paging import Found
+from headrace.ops.shared.versions import WorkerVersion
 
 from .. import charts, formatting, urls
-from ..charts import Spark
+from ..cells import Cell, Clip, Code, Dim, Lines, Note, Tag
 from ..forms import number_of_ours
-from ..pages import Page
-from ..parts import Choice, Empty, Hidden, Link, Pager, SearchBox
-from ..request_context import RequestContext, each
-from ..routes import Redirect, Reply, routes
+from ..parts import Choice, Confirm, Empty, Hidden
+from ..request_context import BACK, RequestContext, each
+from ..routes import Reply, routes
+from . import columns
 from .action_pages import begin_look, under_way
 from .actions import ACTIONS, action_named
+from .columns import Column, Columns, numbers, times
+from .list_page import ListPage
+from .list_search import SORT, ListSearch
 from .navigation import queue_link, task_url
-from .workers import remembered
+from .search_box import list_box
 
-_GROUPS: Final = 50  # of a page
-_FROM: Final = "from"
-_SEARCHED: Final = "q"
-_TERMS: Final = "queue:orders error:Timeout"
-_QUEUES: Final = 12
+_SECTIONS: Final = 50  # of a page
+_SAMPLED: Final = 200  # messages whose function is looked up
+_QUEUES: Final = 2  # that a row names
+_UNCOUNTED: Final = 12
 _LOOK_AT: Final = 100  # tasks of a queue, for a sample
-_LONGEST: Final = 128  # letters of a name
+_MOST: Final = 50  # messages of one form
 _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
+_NONE: Final = Empty(
+    "No errors. Dead tasks and tasks that are retried are listed here, by error. Cancelled tasks"
+    " are not failures: their queue lists them as dead."
+)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupQueue:
-    """A queue with tasks of a group; ``url`` lists them."""
+class ErrorLine:
+    """A row: one message, or the sum of several messages of one type and function.
 
-    name: str
-    url: str
-    dead: int
-    retried: int
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorRow:
-    """Tasks with similar errors; ``hidden`` identifies the group in a form, if it has one."""
-
-    type: str
-    message: str
-    dead: int
-    retried: int
-    first: datetime
-    last: datetime
-    hour: Spark
-    day: Spark
-    queues: tuple[GroupQueue, ...]
-    more: str
-    workers: str
-    function: str
-    sample: str
-    sample_url: str
-    hidden: tuple[Hidden, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorsPage(Page):
-    """Groups of errors; ``uncounted`` links the queues that need a recount.
-
-    ``search`` is the box that looks for some of them.
+    ``beneath`` is whether the row stands below the row of that sum.  ``since`` is the version with
+    whose first worker the error began, if it was seen under no older version.
     """
 
-    template: ClassVar[str] = "errors.html"
-    here: str
-    search: SearchBox
-    summary: str
-    as_of: datetime | None
-    uncounted: tuple[Link, ...]
-    groups: tuple[ErrorRow, ...]
-    pager: Pager
-    actions: tuple[Choice, ...]
-    under_way: tuple[Link, ...]
-    empty: Empty
+    group: ErrorGroup
+    kind: ErrorKind
+    messages: tuple[str, ...]
+    fingerprints: tuple[str, ...]
+    sample: str = ""
+    since: str = ""
+    beneath: bool = False
 
 
-@routes.get(urls.DEAD, Permission.LIST)
-def dead_letters(context: RequestContext) -> Reply:
-    """Lead to the page that has taken the place of this one."""
-    return Redirect(context.url(urls.ERRORS, {"name": context.request.param("name")}))
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The messages of one type and function, the most frequent first, and their sum."""
+
+    whole: ErrorLine
+    lines: tuple[ErrorLine, ...]
+
+    def rows(self, order: Columns[ErrorLine], sort: str) -> Iterator[ErrorLine]:
+        if len(self.lines) == 1:
+            yield self.whole
+            return
+        yield self.whole
+        for line in columns.ordered(order, self.lines, sort):
+            since = "" if line.since == self.whole.since else line.since
+            yield replace(line, since=since, beneath=True)
 
 
 @routes.get(urls.ERRORS, Permission.LIST)
 def show(context: RequestContext) -> Reply:
     """Show what goes wrong in the visitor's queues, most of it first."""
-    prefix = context.request.param("name")[:_LONGEST]
-    typed = context.request.param(_SEARCHED).strip()
-    asked, wrong = _asked(typed)
-    errors = context.use.errors.seen_by(context.by, prefix=prefix, only=asked.queue)
-    kinds = () if wrong else tuple(group for group in errors.groups if _fits(group, asked.where))
-    errors = replace(errors, groups=kinds, dead=sum(group.dead for group in kinds))
-    versions = _versions(context) if errors.groups else {}
-    begin = number_of_ours(context.request.param(_FROM), 0)
-    groups = errors.groups[begin : begin + _GROUPS]
-    samples = _samples(context, groups)
-    return ErrorsPage(
+    wanted: ListSearch[ErrorKind] = ListSearch(context, "errors")
+    queue = wanted.where.named.get("queue")
+    errors = context.use.errors.seen_by(context.by, only=queue)
+    lines = _lines(context, errors.groups)
+    page = wanted.look(
+        lambda where, _limit, _cursor: Found(
+            tuple(line.kind for line in lines if where.matches(line.kind, context.now)), None
+        )
+    )
+    shown = set(page.shown)
+    lines = [line for line in lines if line.kind in shown]
+    order = _columns(context)
+    sort = wanted.sort if wanted.sort.removeprefix("-") in order else _USUAL
+    sections = _sections(lines)
+    ranked = columns.ordered(order, [one.whole for one in sections], sort)
+    by_whole = {id(one.whole): one for one in sections}
+    begin = number_of_ours(context.cursor or "", 0)
+    some = [by_whole[id(whole)] for whole in ranked[begin : begin + _SECTIONS]]
+    rows = [row for one in some for row in one.rows(order, sort)]
+    heads = columns.headings(
+        order, sort, _USUAL, whole=True, url=lambda to: wanted.url(**{SORT: to})
+    )
+    after = begin + _SECTIONS
+    return ListPage(
         title="Errors",
-        here=context.url(urls.ERRORS),
-        http_status=400 if wrong else 200,
-        search=_box(context, prefix, typed, asked, wrong),
-        summary=_summary(errors),
-        as_of=errors.as_of,
-        uncounted=tuple(queue_link(context, name) for name in errors.uncounted[:_QUEUES]),
-        groups=tuple(
-            _row(context, group, versions, samples.get(group.fingerprint)) for group in groups
+        http_status=wanted.status,
+        search=list_box(context, wanted, page.shown),
+        table=columns.table("errors", order, rows, heads),
+        pager=replace(
+            wanted.pager(len(some), "error"),
+            next=wanted.url(cursor=after) if after < len(sections) else None,
+            note="",
         ),
-        pager=_pager(context, {"name": prefix, _SEARCHED: typed}, begin, len(errors.groups)),
-        actions=tuple(
-            Choice(each.value, f"{ACTIONS[each.value].verb}…", ACTIONS[each.value].danger)
-            for each in _OFFERED
-            if context.allows(Permission.OPERATE)
-        ),
-        under_way=under_way(context),
-        empty=_empty(typed, wrong),
+        empty=wanted.empty(_NONE),
+        summary=_summary(lines),
+        above=(*under_way(context), *_uncounted(context, errors)),
+        note=("Latest change counted", errors.as_of) if errors.as_of else None,
     )
 
 
 @routes.post(urls.ERRORS, Permission.OPERATE)
 def look(context: RequestContext) -> Reply:
-    """Begin a dry run of an action on all dead tasks of a group."""
-    action = action_named(context.request.given("action"))
-    queues = tuple(dict.fromkeys(context.request.form.get("queue", ())))
-    named = context.request.given("fingerprint")
-    if action.action not in _OFFERED or not FINGERPRINT_RE.fullmatch(named):
+    """Begin a dry run of an action on all dead tasks with some errors."""
+    form = context.request.form
+    action = action_named(context.request.given("do"))
+    queues = tuple(dict.fromkeys(form.get("queue", ())))
+    named = tuple(dict.fromkeys(form.get("fingerprint", ())))
+    known = all(FINGERPRINT_RE.fullmatch(one) for one in named)
+    if action.action not in _OFFERED or not known or not 1 <= len(named) <= _MOST:
         message = "must be one that the page of errors has shown"
         raise InvalidRequest.of("fingerprint", message)
     context.require(Permission.OPERATE, *queues)
-    where = TaskFilter(states=("DEAD",), fingerprint=named)
-    return begin_look(context, action.action, queues, where)
+    return begin_look(context, action.action, queues, replace(_alike(named), states=("DEAD",)))
 
 
-def _asked(typed: str) -> tuple[Query, str]:
-    """Return what is looked for, and what is wrong with it: of a task's terms kinds have few."""
-    try:
-        asked = query.read(typed)
-    except InvalidRequest as error:
-        return Query(), error.errors[0].message
-    where = asked.where
-    if where != TaskFilter(error=where.error, fingerprint=where.fingerprint):
-        return Query(), "may have queue:, error: and words of the error here, and nothing else"
-    return asked, ""
+def _alike(fingerprints: Sequence[str]) -> TaskFilter:
+    if len(fingerprints) == 1:
+        return TaskFilter(fingerprint=fingerprints[0])
+    return TaskFilter(either=(tuple(TaskFilter(fingerprint=one) for one in fingerprints),))
 
 
-def _box(context: RequestContext, prefix: str, typed: str, asked: Query, wrong: str) -> SearchBox:
-    def url(query: str = "") -> str:
-        return context.url(urls.ERRORS, {"name": prefix, _SEARCHED: query})
-
-    return SearchBox(
-        action=context.url(urls.ERRORS),
-        text=typed,
-        error=wrong,
-        terms=tuple(
-            Link(text, url(query.query_text(rest))) for text, rest in query.terms_of(asked)
-        ),
-        hidden=(Hidden("name", prefix),) if prefix else (),
-        clear=url() if typed else None,
-        things="errors",
-        example=_TERMS,
-        keys=("queue:", "error:"),
-    )
+# -- what is counted -------------------------------------------------------------------------------
 
 
-def _fits(group: ErrorGroup, where: TaskFilter) -> bool:
-    """Tell whether a kind is one that *where* names, by a part of its text or its fingerprint."""
-    text = f"{group.type}: {group.message}".casefold()
-    return where.fingerprint in (None, group.fingerprint) and (where.error or "").casefold() in text
-
-
-def _empty(typed: str, wrong: str) -> Empty:
-    if wrong:
-        return Empty("Nothing was looked for: the query is not right.")
-    if typed:
-        return Empty("No kind of error fits.")
-    return Empty(
-        "Tasks that failed would be here, those of one error together: dead ones, and those that "
-        "are tried again. There are none. Cancelled tasks are no failures: their queue lists them "
-        "as dead."
-    )
-
-
-def _pager(context: RequestContext, asked: Mapping[str, str], begin: int, count: int) -> Pager:
-    end = min(begin + _GROUPS, count)
-    some = f"kinds {formatting.number(begin + 1)} to {formatting.number(end)}"
-    return Pager(
-        f"{some} of {formatting.number(count)}" if 0 < end - begin < count else "",
-        context.url(urls.ERRORS, asked) if begin else None,
-        context.url(urls.ERRORS, {**asked, _FROM: end}) if end < count else None,
-    )
-
-
-def _row(
-    context: RequestContext,
-    group: ErrorGroup,
-    versions: Mapping[str, str],
-    sample: Task | None,
-) -> ErrorRow:
-    rare = not group.fingerprint
-    left = len(group.queues) - _QUEUES
-    dead = [queue.name for queue in group.queues if queue.dead]
-    hidden = (Hidden("fingerprint", group.fingerprint), *(Hidden("queue", name) for name in dead))
-    return ErrorRow(
-        type="" if rare else group.type,
-        message="errors of other kinds: more than are told apart"
-        if rare
-        else group.message or ("" if group.type else "no error was told"),
-        dead=group.dead,
-        retried=group.retried,
-        first=group.first,
-        last=group.last,
-        hour=charts.spark(group.hour, of="failures", per="5 min"),
-        day=charts.spark(group.day, of="failures", per="1 h", within="day"),
-        queues=tuple(
-            GroupQueue(
-                queue.name,
-                context.url(
-                    urls.QUEUE,
-                    {_SEARCHED: term_text("fingerprint", group.fingerprint)},
-                    queue=queue.name,
-                ),
-                queue.dead,
-                queue.retried,
-            )
-            for queue in group.queues[:_QUEUES]
-        ),
-        more=f"and {formatting.count_of(left, 'queue')} more" if left > 0 else "",
-        workers=", ".join(
-            f"{name} ({versions[name]})" if versions.get(name) else name for name in group.workers
-        ),
-        function=called_function(sample.payload) if sample else "",
-        sample=sample.id if sample else "",
-        sample_url=task_url(context, sample.id) if sample else "",
-        hidden=hidden if dead and not rare else (),
-    )
-
-
-def _samples(context: RequestContext, groups: Sequence[ErrorGroup]) -> dict[str, Task]:
-    """Return a task of each kind that is dead of it, or tried again after it, by fingerprint.
-
-    The task that failed last may have succeeded since, or be deleted: then another is looked for.
-    """
-    found = dict(context.use.errors.samples(context.by, groups))
-    past = [group for group in groups if group.fingerprint not in found and group.fingerprint]
+def _lines(context: RequestContext, groups: Sequence[ErrorGroup]) -> list[ErrorLine]:
+    versions = context.use.versions.every() if groups else []
+    known = groups[:_SAMPLED]
+    found = dict(context.use.errors.samples(context.by, known))
+    past = [one for one in known[:_SECTIONS] if one.fingerprint and one.fingerprint not in found]
     others = each(lambda group: _another(context, group), past)
-    found |= {task_fault: task for task_fault, task in others if task is not None}
-    return found
+    found |= {fingerprint: [task] for fingerprint, task in others if task is not None}
+    return [_line(group, found.get(group.fingerprint, ()), versions) for group in groups]
+
+
+def _line(
+    group: ErrorGroup, samples: Sequence[Task], versions: Sequence[WorkerVersion]
+) -> ErrorLine:
+    functions = sorted({called_function(task.payload) for task in samples} - {""})
+    ran = [one.name for one in versions if one.workers.intersection(group.workers)]
+    message = group.message
+    if group.dead + group.retried > 1:
+        message = blanked(message)
+        if not any(map(str.isalnum, message)):
+            message = f"{group.message}, or alike" if message else ""
+    if not group.fingerprint:
+        message = "other errors: more than are counted by message"
+    elif not message and not group.type:
+        message = "no error reported"
+    return ErrorLine(
+        group,
+        ErrorKind(
+            group.fingerprint,
+            group.type,
+            group.message,
+            tuple(functions),
+            tuple(queue.name for queue in group.queues),
+            tuple(ran),
+        ),
+        (message,),
+        (group.fingerprint,) if group.fingerprint else (),
+        samples[0].id if samples else "",
+        _new_since(group, versions),
+    )
+
+
+def _new_since(group: ErrorGroup, versions: Sequence[WorkerVersion]) -> str:
+    """Return the newest version of a queue, if the error began with or after its first worker.
+
+    Without an older version nothing is known about the time before.
+    """
+    for queue in group.queues:
+        began = [(one.since[queue.name], one.name) for one in versions if queue.name in one.since]
+        if len(began) > 1 and group.first >= max(began)[0]:
+            return max(began)[1]
+    return ""
+
+
+def _sections(lines: Sequence[ErrorLine]) -> list[_Section]:
+    together: dict[tuple[object, ...], list[ErrorLine]] = {}
+    for line in lines:
+        alone = line.kind.type if line.kind.fingerprint else None
+        together.setdefault((alone, line.kind.functions), []).append(line)
+    return [_Section(_sum(some), tuple(some)) for some in together.values()]
+
+
+def _sum(lines: Sequence[ErrorLine]) -> ErrorLine:
+    first, *rest = lines
+    if not rest:
+        return first
+    groups = [line.group for line in lines]
+    dead, retried = Counter[str](), Counter[str]()
+    for queue in (queue for group in groups for queue in group.queues):
+        dead[queue.name] += queue.dead
+        retried[queue.name] += queue.retried
+    names = {queue.name: queue for group in groups for queue in group.queues}
+    latest = max(groups, key=lambda group: group.last)
+    return replace(
+        first,
+        group=replace(
+            latest,
+            dead=sum(group.dead for group in groups),
+            retried=sum(group.retried for group in groups),
+            first=min(group.first for group in groups),
+            day=tuple(map(sum, zip(*(group.day for group in groups), strict=True))),
+            queues=tuple(
+                replace(queue, dead=dead[name], retried=retried[name])
+                for name, queue in sorted(names.items())
+            ),
+        ),
+        messages=tuple(line.messages[0] for line in lines),
+        fingerprints=tuple(line.kind.fingerprint for line in lines),
+        since=first.since if len({line.since for line in lines}) == 1 else "",
+        sample="",
+    )
 
 
 def _another(context: RequestContext, group: ErrorGroup) -> tuple[str, Task | None]:
-    """Return another task of a kind, where one of its queues shows one soon."""
+    """Return another task with the error, if one of its queues soon shows one."""
     states = ("DEAD",) if group.dead else ("pending",)
     where = TaskFilter(states=states, fingerprint=group.fingerprint)
     for queue in group.queues:
@@ -281,16 +260,90 @@ def _another(context: RequestContext, group: ErrorGroup) -> tuple[str, Task | No
     return group.fingerprint, None
 
 
-def _versions(context: RequestContext) -> Mapping[str, str]:
-    """Return the versions of the workers, by name."""
-    workers, _ = remembered(context)
-    return {one.heartbeat.name: one.heartbeat.version for one in workers}
+# -- what is shown ---------------------------------------------------------------------------------
+
+_USUAL: Final = "-dead"
 
 
-def _summary(errors: Errors) -> str:
-    kinds = formatting.count_of(len(errors.groups), "kind")
-    retried = sum(group.retried for group in errors.groups)
-    return (
-        f"{kinds} of error: {formatting.count_of(errors.dead, 'dead task')}, "
-        f"{formatting.number(retried)} being tried again."
+def _columns(context: RequestContext) -> Columns[ErrorLine]:
+    return {
+        "error": Column(
+            "Error",
+            lambda line: (line.kind.type, line.kind.functions, line.messages),
+            lambda line: _title(context, line),
+            wide=True,
+        ),
+        "dead": numbers("Dead", lambda line: line.group.dead),
+        "retried": numbers("Retried", lambda line: line.group.retried),
+        "first": times("First", lambda line: line.group.first),
+        "last": times("Last", lambda line: line.group.last),
+        "day": numbers("Last day", lambda line: sum(line.group.day), _spark),
+        "queues": Column("Queues", cell=lambda line: _queues(context, line)),
+        "act": Column("Actions", cell=lambda line: _form(context, line), hidden=True),
+    }
+
+
+def _title(context: RequestContext, line: ErrorLine) -> Cell:
+    named = ", ".join(line.kind.functions)
+    functions: tuple[Cell, ...] = ("in", Code(named)) if named else ()
+    new = Note(f"new since {line.since}", "bad") if line.since else None
+    url = task_url(context, line.sample) if line.sample else ""
+    text = line.messages[0]
+    if line.beneath:
+        return Lines(((Clip(text, url, beneath=True), new),))
+    if len(line.messages) > 1:
+        text = formatting.count_of(len(line.messages), "message")
+        return Lines(((Clip(line.kind.type, strong=True), *functions, new), Dim(text)))
+    if not line.kind.type:
+        return Lines(((Clip(text, url), new),))
+    return Lines(((Clip(line.kind.type, strong=True), *functions, new), Clip(text, url)))
+
+
+def _spark(line: ErrorLine) -> Cell:
+    return charts.spark(line.group.day, of="failures", per="1 h", within="day")
+
+
+def _queues(context: RequestContext, line: ErrorLine) -> Cell:
+    named = sorted(line.group.queues, key=lambda queue: -queue.dead - queue.retried)
+    query = query_text(Query(_alike(line.fingerprints))) if line.fingerprints else ""
+    tags = tuple(
+        Tag(queue.name, context.url(urls.QUEUE, {"q": query}, queue=queue.name))
+        for queue in named[:_QUEUES]
     )
+    left = len(named) - _QUEUES
+    return (*tags, Dim(f"+{left}") if left > 0 else None)
+
+
+def _form(context: RequestContext, line: ErrorLine) -> Cell:
+    dead = [queue.name for queue in line.group.queues if queue.dead]
+    prints = line.fingerprints
+    if not dead or not 1 <= len(prints) <= _MOST or not context.allows(Permission.OPERATE):
+        return None
+    return Confirm(
+        context.url(urls.ERRORS),
+        tuple(
+            Choice(one.value, f"{ACTIONS[one.value].verb}…", ACTIONS[one.value].danger)
+            for one in _OFFERED
+        ),
+        hidden=(
+            *(Hidden("fingerprint", one) for one in prints),
+            *(Hidden("queue", name) for name in dead),
+            Hidden(BACK, context.here),
+        ),
+    )
+
+
+def _uncounted(context: RequestContext, errors: Errors) -> Iterator[Cell]:
+    names = tuple(
+        Tag(link.text, link.url)
+        for link in (queue_link(context, name) for name in islice(errors.uncounted, _UNCOUNTED))
+    )
+    if names:
+        yield ("Some errors of these queues were not counted. Recount on the queue's page:", *names)
+
+
+def _summary(lines: Sequence[ErrorLine]) -> str:
+    messages = formatting.count_of(len(lines), "message")
+    dead = formatting.count_of(sum(line.group.dead for line in lines), "dead task")
+    retried = formatting.number(sum(line.group.retried for line in lines))
+    return f"{messages}: {dead}, {retried} retried."

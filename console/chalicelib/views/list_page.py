@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
-from ..cells import Table
+from ..cells import Cell, Table
 from ..pages import Page
 from ..parts import Empty, Link, Pager, SearchBox
 from ..request_context import RequestContext
@@ -26,9 +26,9 @@ class ListPage(Page):
     pager: Pager
     empty: Empty
     summary: str = ""
-    note: str = ""
+    note: Cell = None
     buttons: tuple[Link, ...] = ()
-    above: tuple[Link, ...] = ()
+    above: tuple[Cell, ...] = ()
 
 
 def list_page(  # noqa: PLR0913  what the pages of lists differ in
@@ -43,9 +43,9 @@ def list_page(  # noqa: PLR0913  what the pages of lists differ in
     empty: Empty,
     none_fits: Empty | None = None,
     summary: str = "",
-    note: str = "",
+    note: Cell = None,
     buttons: tuple[Link, ...] = (),
-    above: tuple[Link, ...] = (),
+    above: tuple[Cell, ...] = (),
 ) -> ListPage:
     """Return the page of the rows *found*, shown as *lines*, which are read in the order *usual*.
 

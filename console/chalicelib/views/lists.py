@@ -64,6 +64,10 @@ _ALL: Final[tuple[SearchedList[Any], ...]] = (
         "activity", "change", urls.ACTIVITY, Permission.OPERATE, "actor:ada action:purge",
         "time", {"queue": "queue", "actor": "actor", "action": "action", **_OF_TIME},
     ),
+    SearchedList(
+        "errors", "error", urls.ERRORS, Permission.LIST, "task:mail.send error:Timeout -queue:sms",
+        "its number of tasks", details=frozenset({"task"}),
+    ),
 )  # fmt: skip
 
 LISTS: Final[Mapping[str, SearchedList[Any]]] = {each.name: each for each in _ALL}

@@ -46,12 +46,12 @@ _BLANKS: Final = tuple((re.compile(pattern, re.ASCII), blank) for pattern, blank
 
 _SHOWN: Final = tuple(
     (re.compile(pattern, re.ASCII | re.IGNORECASE), "…" if blank == "?" else blank)
-    for pattern, blank in BLANKS[1:]
+    for pattern, blank in BLANKS
 )
 
 
 def blanked(message: str) -> str:
-    """Return *message* as a group of errors shows it: without addresses, hosts, ids and numbers."""
+    """Return *message* as a group of errors shows it: with … for what differs between tasks."""
     for pattern, blank in _SHOWN:
         message = pattern.sub(blank, message)
     return message.strip(" ")

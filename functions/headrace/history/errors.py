@@ -35,7 +35,7 @@ class ErrorGroup:
     """Tasks of all queues with the same error; without a ``fingerprint``, those with rare ones.
 
     ``hour`` and ``day`` have how often it occurred, by five minutes and by hours of the clock.
-    ``sample`` is the task that failed last; ``workers`` had such tasks lately.
+    ``samples`` are the tasks that failed last, and ``workers`` had such tasks lately.
     """
 
     fingerprint: str
@@ -48,7 +48,7 @@ class ErrorGroup:
     hour: tuple[int, ...]
     day: tuple[int, ...]
     queues: tuple[ErrorInQueue, ...]
-    sample: str
+    samples: tuple[str, ...]
     workers: tuple[str, ...]
 
 
@@ -70,13 +70,10 @@ class Errors:
 class ErrorOperations(ServicePart):
     """Shows errors."""
 
-    def seen_by(self, by: Principal, *, prefix: str = "", only: str | None = None) -> Errors:
-        """Return the errors in the queues of *by* whose names begin with *prefix*.
-
-        *only* names one queue, and then the *prefix* does not matter.
-        """
+    def seen_by(self, by: Principal, *, only: str | None = None) -> Errors:
+        """Return the errors in the queues of *by*, or in the queue *only*."""
         by.require(Permission.LIST)
-        prefix = prefix if only is None else only
+        prefix = only or ""
         totals, now = self.service.counters.totals(), micros_of(self.now())
         with flat_rate():  # the cost must not disclose other queues
             records = every_record(self.service.counters.store, FAULTS, prefix=prefix, page=_PAGE)
@@ -85,9 +82,7 @@ class ErrorOperations(ServicePart):
         groups: dict[str, dict[str, FaultCount]] = {}
         uncounted: list[str] = []
         for queue in sorted(found.keys() | pending | totals.queues()):
-            if not queue.startswith(prefix) or not by.covers(queue):
-                continue
-            if only not in (None, queue):
+            if only not in (None, queue) or not by.covers(queue):
                 continue
             faults = found.get(queue) or QueueFaults()
             faults.merge_buffers(queue, totals.buffers, now)
@@ -104,21 +99,20 @@ class ErrorOperations(ServicePart):
         as_of = None if totals.as_of is None else instant_of(totals.as_of)
         return Errors(tuple(shown), sum(one.dead for one in shown), tuple(uncounted), as_of)
 
-    def samples(self, by: Principal, groups: Sequence[ErrorGroup]) -> Mapping[str, Task]:
+    def samples(self, by: Principal, groups: Sequence[ErrorGroup]) -> Mapping[str, Sequence[Task]]:
         """Return the samples of *groups* by fingerprint, as *by* may see them.
 
         A sample that succeeded, was restarted or was removed since then is left out.
         """
         by.require(Permission.LIST)
-        found = self.service.counters.store.read([group.sample for group in groups if group.sample])
-        samples = {}
+        ids = [task_id for group in groups for task_id in group.samples]
+        found = self.service.counters.store.read(ids)
+        samples: dict[str, list[Task]] = {}
         for group in groups:
-            task = found.get(group.sample)
-            fault = None if task is None else current_fingerprint_of(task)
-            if task is None or fault is None or not by.covers(task.queue):
-                continue
-            if group.fingerprint in ("", fault):
-                samples[group.fingerprint] = access.as_seen_by(by, task)
+            for task in filter(None, map(found.get, group.samples)):
+                fault = current_fingerprint_of(task)
+                if fault is not None and by.covers(task.queue) and group.fingerprint in ("", fault):
+                    samples.setdefault(group.fingerprint, []).append(access.as_seen_by(by, task))
         return samples
 
 
@@ -141,6 +135,6 @@ def _group(fingerprint: str, queues: Mapping[str, FaultCount], now: int) -> Erro
             ErrorInQueue(name, max(0, kind.dead), max(0, kind.retried))
             for name, kind in sorted(queues.items())
         ),
-        whole.sample,
+        tuple(whole.samples),
         tuple(whole.workers),
     )

@@ -30,21 +30,21 @@ KINDS: Final = 100
 KEPT: Final = timedelta(days=7)
 """How long a fault is known that does not stand."""
 
-FAULT_BYTES: Final = 1_100
+FAULT_BYTES: Final = 1_250
 """The most bytes that one change of a fault takes in a buffer, without the queue's name."""
 
 _MESSAGE_BYTES: Final = 480
 _TYPE_BYTES: Final = 200
 _WORKER_BYTES: Final = 80
-_WORKERS: Final = 3
+_LATEST: Final = 3  # workers and samples
 _SEEN: Final = frozenset({Event.FAILED, Event.DEAD})
 
 
 class FaultCount(msgspec.Struct, array_like=True):
     """The tasks with the same fault: the number of dead and of retried ones, and the times.
 
-    ``first`` and ``last`` are microseconds since 1970, 0 for never.  ``type``, ``message`` and
-    ``sample`` (a task) are those of the last time; ``workers`` had it lately, the latest first.
+    ``first`` and ``last`` are microseconds since 1970, 0 for never.  ``type`` and ``message`` are
+    those of the last time; ``samples`` (tasks) and ``workers`` had it lately, the latest first.
     """
 
     dead: int = 0
@@ -54,7 +54,7 @@ class FaultCount(msgspec.Struct, array_like=True):
     slots: Slots = {}
     type: str = ""
     message: str = ""
-    sample: str = ""
+    samples: list[str] = []
     workers: list[str] = []
 
     @property
@@ -74,7 +74,7 @@ class FaultCount(msgspec.Struct, array_like=True):
         workers = [fault.worker] if 0 < len(json.dumps(fault.worker)) <= _WORKER_BYTES else []
         kind, message = _cut(fault.type, _TYPE_BYTES), _cut(fault.message, _MESSAGE_BYTES)
         slots = {at // SLOT: times} if times else {}
-        self.merge(FaultCount(0, 0, at, at, slots, kind, message, fault.task_id, workers))
+        self.merge(FaultCount(0, 0, at, at, slots, kind, message, [fault.task_id], workers))
 
     def merge(self, other: "FaultCount") -> None:
         """Add the numbers of *other*."""
@@ -85,8 +85,9 @@ class FaultCount(msgspec.Struct, array_like=True):
             return
         newest, oldest = (other, self) if other.last >= self.last else (self, other)
         workers = dict.fromkeys([*newest.workers, *oldest.workers])
-        self.type, self.message, self.sample = newest.type, newest.message, newest.sample
-        self.workers = list(workers)[:_WORKERS]
+        samples = dict.fromkeys([*newest.samples, *oldest.samples])
+        self.type, self.message = newest.type, newest.message
+        self.workers, self.samples = list(workers)[:_LATEST], list(samples)[:_LATEST]
         self.first = min(self.first or other.first, other.first)
         self.last = newest.last
 

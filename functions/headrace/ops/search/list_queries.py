@@ -1,6 +1,7 @@
 """What can be asked of each list besides that of tasks: its keys, and what they mean."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.domain import access, limits
@@ -50,6 +51,18 @@ def _some(*texts: str | None) -> Iterator[str]:
 
 def _audit_texts(entry: AuditRecord) -> Iterable[str]:
     return _some(entry.actor, entry.action, entry.queue, entry.reason, entry.run)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorKind:
+    """Tasks with the same error: the functions and the versions of the latest ones."""
+
+    fingerprint: str
+    type: str
+    message: str
+    functions: tuple[str, ...]
+    queues: tuple[str, ...]
+    versions: tuple[str, ...]
 
 
 WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
@@ -141,6 +154,20 @@ AUDIT: Final[ListLanguage[AuditRecord]] = ListLanguage(
 )
 """Of the audit."""
 
+ERRORS: Final[ListLanguage[ErrorKind]] = ListLanguage(
+    {
+        "queue": ListKey(queue_name, lambda one, _: one.queues),
+        "error": ListKey(
+            text_of(limits.ERROR_BYTES), lambda one, _: [f"{one.type}: {one.message}"], contains
+        ),
+        "task": ListKey(_TEXT, lambda one, _: one.functions),
+        "version": ListKey(_TEXT, lambda one, _: one.versions),
+        "fingerprint": ListKey(_TEXT, lambda one, _: [one.fingerprint]),
+    },
+    lambda one: (f"{one.type}: {one.message}", *one.functions),
+)
+"""Of errors; ``task`` is the function of one of its samples, if the caller may see payloads."""
+
 LANGUAGES: Final[dict[str, ListLanguage[Any]]] = {
     "workers": WORKERS,
     "batches": BATCHES,
@@ -148,5 +175,6 @@ LANGUAGES: Final[dict[str, ListLanguage[Any]]] = {
     "keys": KEYS,
     "queues": QUEUES,
     "activity": AUDIT,
+    "errors": ERRORS,
 }
 """By the names of the lists."""

@@ -45,6 +45,7 @@ def pages(names: Names) -> dict[str, str]:
             "id": ids.get(kind, names.task),
             "name": names.schedule,
             "path": "no/such/page",
+            "incident": "failing",
         }
         for action in _ACTIONS.get(kind, ()) if "{action}" in route else ("",):
             path = route.replace("+}", "}").format(**given, action=action)

@@ -1,4 +1,4 @@
-"""Home: what needs a look, the worst first, and below it all queues, sorted by their heads."""
+"""Home: what needs attention, the worst first, and below it all queues, sorted by their heads."""
 
 import re
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.console.conftest import Browser, Shown
 
 
 def troubles(shown: Shown) -> dict[str, str]:
-    """What home says of each queue that needs a look, in its order."""
+    """What home says of each queue that needs attention, in its order."""
     return {
         each.one("a", class_="trouble-name").text: each.one("ul").text
         for each in shown.page.all("li", class_="trouble")
@@ -51,6 +51,51 @@ def test_home_lists_troubled_queues_with_the_worst_first(admin: Browser) -> None
     assert "no workers 1 ready" in said["silent"]
 
 
+def test_a_snoozed_incident_leaves_the_list_with_its_reason_until_its_time_is_over(
+    admin: Browser,
+) -> None:
+    admin.queue("silent")
+    admin.put("silent")
+    admin.clock.forward(61)
+    operator = admin.as_role(Role.OPERATOR)
+    viewer = admin.as_role(Role.VIEWER)
+    page = operator.get("/console").page
+    assert "Snooze…" not in viewer.get("/console").text
+    [link] = [a for a in page.all("a") if a.text == "Snooze…"]
+    asked = operator.get(link.attributes["href"])
+    refused = operator.submit(asked.page, "/snooze/silent", snooze_for="8d")
+    assert refused.status == 400
+
+    sent = operator.submit(refused.page, "/snooze/silent", snooze_for="1h", reason="deploying")
+    shown = operator.follow(sent)
+
+    assert troubles(shown) == {}
+    assert "Nothing needs attention. 1 snoozed silent no workers ends" in shown.text
+    assert "by the operator: deploying" in shown.text
+    assert "deploying" not in viewer.get("/console").text
+    [entry] = admin.audited("snooze")
+    assert (entry.queue, entry.reason) == ("silent", "deploying")
+    operator.submit(shown.page, "/snooze/silent", do="wake")
+    assert list(troubles(operator.get("/console"))) == ["silent"]
+    operator.submit(asked.page, "/snooze/silent", snooze_for="1h")
+    assert troubles(operator.get("/console")) == {}
+    admin.clock.forward(3_601)
+    assert list(troubles(admin.another().sign_in().get("/console"))) == ["silent"]
+
+
+def test_home_shows_the_ten_worst_and_leads_to_the_others(admin: Browser) -> None:
+    names = [f"q{number:02}" for number in range(12)]
+    for name in names:
+        admin.queue(name)
+        admin.put(name)
+    admin.clock.forward(61)
+
+    home = admin.get("/console")
+    assert list(troubles(home)) == names[:10]
+    [more] = [a for a in home.page.all("a") if a.text == "and 2 more"]
+    assert list(troubles(admin.get(more.attributes["href"]))) == names
+
+
 def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) -> None:
     admin.queue()
     operator = admin.as_role(Role.OPERATOR)
@@ -58,7 +103,7 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
     operator.submit(form, "/mail/pause", reason=" mail provider is down ")
     admin.clock.forward(600)
 
-    assert troubles(admin.get("/console"))["mail"].endswith(": mail provider is down")
+    assert troubles(admin.get("/console"))["mail"].endswith(": mail provider is down Snooze…")
     told = "Paused by the operator 10 min ago : mail provider is down."
     assert told in admin.get("/console/queues/mail").text
     audit = admin.get("/console/activity?action=pause").text

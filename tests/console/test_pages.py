@@ -152,7 +152,7 @@ def test_a_queue_is_created_from_its_form(admin: Browser) -> None:
     form = admin.get("/console/create-queue").page
     made = admin.submit(form, "/create-queue", name="mail", lease_seconds="45", max_retries="2")
 
-    assert "Queue mail is there." in admin.follow(made).text
+    assert "Queue mail created." in admin.follow(made).text
     settings = admin.settings("mail")
     assert settings.keepalive_timeout_in_seconds == 45
     assert settings.retry_strategy.max_retries == 2

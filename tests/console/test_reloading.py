@@ -111,6 +111,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "/console/sign-in": lambda browser: Sent(_signed_out(browser), "/sign-in", {"key": KEY}),
     "/console/sign-out": lambda _: Sent("/console", "/sign-out"),
     "/console/queues/{queue}/pause": lambda _: Sent(HERE, "/mail/pause"),
+    "/console/queues/{queue}/snooze/{incident}": lambda _: Sent(
+        f"{HERE}/snooze/failing", "/snooze/failing"
+    ),
     "/console/queues/{queue}/resume": lambda browser: Sent(_paused(browser), "/mail/resume"),
     "/console/queues/{queue}/recount": lambda _: Sent(HERE, "/mail/recount"),
     "/console/queues/{queue}/reindex": lambda browser: Sent(_indexed(browser), "/mail/reindex"),

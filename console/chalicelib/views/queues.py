@@ -15,10 +15,11 @@ from headrace.domain.times import duration_text
 from headrace.history.stats import EventRates, Glance
 
 from .. import charts, formatting, urls
+from ..cells import Cell
 from ..charts import Spark
 from ..forms import NO_ERRORS, FormErrors
 from ..pages import Flash, Page
-from ..parts import Age, AlertNote, Empty, Field, Heading, Pager, SearchBox, Tab
+from ..parts import Age, AlertNote, Empty, Field, Heading, Link, Pager, SearchBox, Tab
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import DURATIONS, GROUPS, read_settings, texts_of
@@ -28,6 +29,7 @@ from .confirm import ConfirmPage, Question, ask
 from .list_search import ListSearch
 from .navigation import crumbs, queue_tabs
 from .search_box import list_box
+from .snoozing import without_snoozed
 from .trouble import AMBER, RED, Rank, Trouble, delta, reasons_of, worst_first
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from headrace.domain.alerts import Alert
     from headrace.history.listening import OnDuty
 
-_TROUBLES: Final = 12
+_TROUBLES: Final = 10
+_ALL: Final = "troubles"  # the part of an address that shows all of them
 _DEFAULTS: Final = QueueSettings()
 _USUAL: Final = texts_of(_DEFAULTS)
 _ASKED: Final = (
@@ -83,12 +86,13 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesPage(Page):
-    """What needs a look, then one row a queue; ``calm`` is said where nothing does."""
+    """What needs attention, then one row a queue; ``calm`` is said where nothing does."""
 
     template: ClassVar[str] = "queues.html"
     search: SearchBox
     troubles: tuple[Trouble, ...]
-    more_troubles: str
+    more_troubles: Link | None
+    snoozed: Cell
     calm: str
     tabs: tuple[Tab, ...]
     headings: tuple[Heading, ...]
@@ -111,7 +115,7 @@ def waiting(seconds: float | None) -> Age | None:
 
 @routes.get(urls.QUEUES, Permission.READ)
 def show(context: RequestContext) -> Reply:
-    """Show what needs a look, and a page of queues."""
+    """Show what needs attention, and a page of queues."""
     wanted: ListSearch[Queue] = ListSearch(context, "queues")
     page = wanted.look(
         lambda where, limit, cursor: context.use.queues.list(
@@ -127,13 +131,17 @@ def show(context: RequestContext) -> Reply:
         if (found := reasons_of(queue, seen.queues[row.name], on_duty, row.alerts, context.now))
     )
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
-    left = len(troubles) - _TROUBLES
+    troubles, snoozed = without_snoozed(context, troubles)
+    left = len(troubles) - _TROUBLES if context.request.param(_ALL) != "all" else 0
     return QueuesPage(
         title="Queues",
         http_status=wanted.status,
         search=list_box(context, wanted, page.shown),
-        troubles=_explained(context, troubles[:_TROUBLES], page.shown),
-        more_troubles=f"and {formatting.count_of(left, 'queue')} more" if left > 0 else "",
+        troubles=_explained(context, troubles[:_TROUBLES] if left > 0 else troubles, page.shown),
+        more_troubles=Link(f"and {formatting.number(left)} more", wanted.url(**{_ALL: "all"}))
+        if left > 0
+        else None,
+        snoozed=snoozed,
         calm="" if troubles else _calm(rows, more=page.cursor is not None),
         tabs=queue_tabs(context),
         headings=wanted.headings(COLUMNS, "name"),
@@ -143,7 +151,7 @@ def show(context: RequestContext) -> Reply:
         pager=wanted.pager(len(rows)),
         empty=wanted.empty(
             Empty(
-                "Queues would be here, one in each row. There is none yet that this key is for.",
+                "No queues yet that this key can see.",
                 "headrace queue create mail",
             )
         ),
@@ -181,15 +189,15 @@ def _calm(rows: Sequence[QueueRow], *, more: bool) -> str:
     if not rows:
         return ""
     if len(rows) == 1 and not more:
-        return "Nothing needs a look."
+        return "Nothing needs attention."
     here = " of this page" if more else ""
-    return f"Nothing needs a look in the {formatting.count_of(len(rows), 'queue')}{here}."
+    return f"Nothing needs attention in the {formatting.count_of(len(rows), 'queue')}{here}."
 
 
 def _explained(
     context: RequestContext, troubles: Sequence[Trouble], queues: Sequence[Queue]
 ) -> tuple[Trouble, ...]:
-    """Return *troubles* with who paused each queue that is paused, when and why."""
+    """Return *troubles* with who paused each paused queue, when and why."""
     pauses = {queue.name: pause_of(context, queue) for queue in queues}
     return tuple(_who_paused(trouble, pauses[trouble.name]) for trouble in troubles)
 
@@ -220,7 +228,7 @@ def create(context: RequestContext) -> Reply:
         except (InvalidRequest, Conflict) as error:
             errors.take(error, otherwise="name")
         else:
-            done = Flash("done", f"Queue {name} is there.")
+            done = Flash("done", f"Queue {name} created.")
             return Redirect(context.url(urls.QUEUE, queue=name), done)
     return ask_new(context, errors)
 

@@ -1,4 +1,4 @@
-"""What needs a look, the worst first: which queues are in trouble, of what, and since when.
+"""What needs attention, the worst first: which queues are in trouble, of what, and since when.
 
 Pure: what is known of each queue is an argument.
 """
@@ -23,7 +23,7 @@ _MINUS: Final = "\u2212"
 
 
 class Rank(IntEnum):
-    """How bad it is: the first are looked at first."""
+    """The kinds of incidents, the worst first; up to LATE they are urgent."""
 
     STALLED = 0
     FAILING = 1
@@ -33,31 +33,41 @@ class Rank(IntEnum):
     PAUSED = 5
     SLOW = 6
 
+    @property
+    def key(self) -> str:
+        """The kind in addresses and records."""
+        return self.name.lower()
+
+    @property
+    def word(self) -> str:
+        """The kind for people."""
+        return "no workers" if self is Rank.SILENT else self.key
+
 
 @dataclass(frozen=True, slots=True)
 class TroubleReason:
-    """One thing that is wrong with a queue: in a word, in a line, and since when if that is known.
+    """One incident of a queue: its kind, a line about it, and since when if that is known.
 
-    ``until`` is when it ends by itself, ``why`` the reason in the words of who has done it;
-    ``bad`` whether it cannot wait.
+    ``until`` is when it ends by itself, ``why`` the reason of its actor, and ``snooze`` the address
+    where it can be snoozed.
     """
 
     rank: Rank
-    word: str
     text: str
     since: datetime | None = None
     until: datetime | None = None
     why: str = ""
+    snooze: str = ""
 
     @property
     def bad(self) -> bool:
-        """Tell whether it cannot wait."""
+        """Whether it is urgent."""
         return self.rank <= Rank.LATE
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A queue that needs a look, and why, the worst first."""
+    """A queue that needs attention, and its incidents, the worst first."""
 
     name: str
     url: str
@@ -65,22 +75,25 @@ class Trouble:
 
     @property
     def bad(self) -> bool:
-        """Tell whether any of it cannot wait."""
+        """Whether any of it is urgent."""
         return self.reasons[0].bad
+
+    def of(self, reasons: Iterable[TroubleReason]) -> "Trouble":
+        """Return it with other *reasons*."""
+        return replace(self, reasons=tuple(reasons))
 
     def explained(self, paused: str, since: datetime, why: str) -> "Trouble":
         """Return it with who paused the queue, when, and why."""
-        told = (
+        return self.of(
             replace(reason, text=paused, since=since, why=why)
             if reason.rank is Rank.PAUSED
             else reason
             for reason in self.reasons
         )
-        return replace(self, reasons=tuple(told))
 
 
 def worst_first(troubles: Iterable[tuple[Trouble, int]]) -> list[Trouble]:
-    """Return *troubles*, each with how many tasks of it are ready, in the order to look at them."""
+    """Return *troubles*, each with how many tasks of it are ready, the worst first."""
     ranked = sorted(troubles, key=lambda one: (one[0].reasons[0].rank, -one[1], one[0].name))
     return [trouble for trouble, _ in ranked]
 
@@ -93,33 +106,26 @@ def reasons_of(
     waiting = f"{formatting.number(ready)} ready"
     found = []
     if queue.is_paused(now):
-        found.append(
-            TroubleReason(Rank.PAUSED, "paused", f"{waiting} meanwhile", until=queue.resume_at)
-        )
+        found.append(TroubleReason(Rank.PAUSED, waiting, until=queue.resume_at))
     elif ready and on_duty.silent(queue, glance.rates.dequeued, now):
-        found.append(
-            TroubleReason(Rank.SILENT, "no workers", f"{waiting}, and no worker takes them")
-        )
+        found.append(TroubleReason(Rank.SILENT, waiting))
     elif ready and not glance.rates.dequeued and oldest > AMBER:
         why = _why_stalled(queue, glance, on_duty)
         text = f"{waiting}, and nothing was started in the last minute{why}"
-        found.append(TroubleReason(Rank.STALLED, "stalled", text))
+        found.append(TroubleReason(Rank.STALLED, text))
     elif ready and oldest > AMBER:
         long = f"oldest ready for {formatting.duration(round(oldest))}, {waiting}"
         workers = on_duty.of(queue.name, glance.rates.dequeued)
         busy = f"; {workers.busy_words(ready - 1)} for all" if workers.all_busy else ""
         text = f"{long}{_delta(glance.grown)}{busy}"
-        rank, word = (Rank.LATE, "late") if oldest > RED else (Rank.SLOW, "slow")
-        found.append(TroubleReason(rank, word, text))
+        found.append(TroubleReason(Rank.LATE if oldest > RED else Rank.SLOW, text))
     if (failing := glance.failing) is not None:
         usual = "" if failing.usual is None else f", {_percent(failing.usual)} usually"
         failed = formatting.number(failing.failed)
         text = f"{_percent(failing.share)} of attempts fail{usual}: {failed} failed in 10 min"
-        found.append(TroubleReason(Rank.FAILING, "failing", text))
+        found.append(TroubleReason(Rank.FAILING, text))
     found += [
-        TroubleReason(Rank.ALERT, "alert", one.text, since=one.since)
-        for one in alerts
-        if not one.recovers
+        TroubleReason(Rank.ALERT, one.text, since=one.since) for one in alerts if not one.recovers
     ]
     return tuple(sorted(found, key=lambda reason: reason.rank))
 

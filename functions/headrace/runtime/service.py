@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.ops.operators.bulk import BulkOperations
     from headrace.ops.operators.keys import KeyOperations
     from headrace.ops.operators.sessions import Sessions
+    from headrace.ops.operators.snoozes import Snoozes
     from headrace.ops.operators.undo import Undos
     from headrace.ops.operators.workers import WorkerOperations
     from headrace.ops.scheduling.alerts import Alerts
@@ -194,6 +195,7 @@ class Service:
     slots: "Slots" = _part("headrace.ops.shared.slots", "Slots")
     texts: "OffloadedTexts" = _part("headrace.ops.tasks.uploads", "OffloadedTexts")
     tokens: "Tokens" = _part("headrace.ops.shared.limiting", "Tokens")
+    snoozes: "Snoozes" = _part("headrace.ops.operators.snoozes", "Snoozes")
     undos: "Undos" = _part("headrace.ops.operators.undo", "Undos")
     versions: "Versions" = _part("headrace.ops.shared.versions", "Versions")
 

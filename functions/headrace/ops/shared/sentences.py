@@ -17,6 +17,8 @@ _DONE: Final = {
 _OTHERS: Final = {
     "pause": "paused {}",
     "resume": "resumed {}",
+    "snooze": "snoozed an incident of {}",
+    "wake": "woke an incident of {}",
     "update_queue": "changed the settings of {}",
     "create_queue": "created queue {}",
     "delete_queue": "deleted queue {}",

@@ -34,12 +34,12 @@ def unique_branches(data: Path) -> Counter[str]:
 
 
 def main() -> int:
-    """Print the tests without a branch of their own, in the folder that the command line names."""
+    """Print the tests that add no branch, in the folder that the command line names."""
     folder = sys.argv[1] if len(sys.argv) > 1 else ""
     unique = unique_branches(DATA)
     idle = sorted(test for test, count in unique.items() if not count and test.startswith(folder))
     print(*idle, sep="\n")
-    print(f"{len(idle)} of {len(unique)} tests run no branch of their own", file=sys.stderr)
+    print(f"{len(idle)} of {len(unique)} tests add no branch", file=sys.stderr)
     return 0
 
 

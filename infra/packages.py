@@ -46,7 +46,7 @@ def faults(package: Path) -> Iterator[str]:
     sources = [file for file in package.rglob("*.py") if "botocore" in file.parts]
     compiled = [file for file in package.rglob("*.pyc") if "botocore" in file.parts]
     if len(compiled) < len(sources):
-        yield "has no bytecode: each start would compile it anew"
+        yield "has no bytecode: each start would compile it again"
 
 
 def mistold(package: Path, bill: Path) -> Iterator[str]:

@@ -1,13 +1,12 @@
-"""`python -m infra.starts`: what it takes each function to start, beside boto3's client.
+"""Measure how much CPU each function needs to start, compared with a boto3 client.
 
-Exit status: 0 every function keeps its bar, 1 the same one does not, three times in a row.
+Exit status: 0 every function keeps its bar, 1 a function misses it three times in a row.
 
-A start is what Lambda does before the first request: a new process of its Python imports the entry
-point from the package that `sam build` made, which gets ready what its calls need.  Beside it, in
-turns, a process that imports boto3 and makes a client of DynamoDB, which is the least that many a
-function does.  What is compared is CPU, in ratios of neighbours in time: a machine that gets slower
-meanwhile slows both.  Those that miss their bar are measured again, three times in turns each, by
-the median.  The first process of all, which may compile boto3, does not count.
+A start is the work of Lambda before the first request: a new process imports the entry point from
+the package that `sam build` made, and the entry point prepares its calls.  The comparison is a
+process that imports boto3 and creates a client of DynamoDB.  Both are measured in turns, so a
+machine that becomes slower slows both.  A function that misses its bar is measured again, three
+times, by the median.  The very first process does not count, because it may compile boto3.
 """
 
 import os
@@ -74,7 +73,7 @@ def main() -> int:
 
 
 def _measure(names: Sequence[str], rounds: int) -> list[str]:
-    """Print what these take; return those that take longer than their bar allows."""
+    """Print the starts of *names*; return the names of the functions that miss their bar."""
     boto3, ratios = measured(cpu_of, names, rounds)
     print(f"Starts, as times boto3's client ({boto3 * 1000:.0f} ms of CPU here):")
     for name, ratio in ratios.items():
@@ -99,9 +98,9 @@ def measured(take: Take, names: Sequence[str], rounds: int) -> tuple[Seconds, di
 
 
 def cpu_of(name: str) -> Seconds:
-    """Return the CPU that a new process takes to start a function, or boto3, from begin to end.
+    """Return the CPU of a new process that starts a function, or boto3.
 
-    From its package alone: `-P` leaves out the folder it is called in, which has a console too.
+    `-P` leaves out the current folder, which has a console too.
     """
     package = _BUILT / f"{name.partition('.')[0].capitalize()}Function"
     statement, path = f"import {name}", [package]
@@ -112,7 +111,7 @@ def cpu_of(name: str) -> Seconds:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [str(_PYTHON), "-S", "-P", "-c", statement]
-    subprocess.run(command, check=True, env=environment)  # noqa: S603 (our own words)
+    subprocess.run(command, check=True, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -34,7 +34,7 @@ _LEAST_TASKS: Final = 200
 _SIGNALLED: Final = 128
 _DEFAULT_JSON: Final = Path("bench-peers.json")
 _DEFAULT_DATA: Final = PROJECT_ROOT / "build"
-_DEFAULT_PYTHON: Final = PROJECT_ROOT / ".venv-peers" / "bin" / "python"
+_DEFAULT_PYTHON: Final = PROJECT_ROOT / ".venv-tools" / "bin" / "python"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -214,7 +214,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=_DEFAULT_PYTHON,
         metavar="FILE",
-        help="the Python that the peers are installed in (default: of .venv-peers)",
+        help="the Python that the peers are installed in (default: of .venv-tools)",
     )
     return parser
 

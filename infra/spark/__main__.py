@@ -128,7 +128,7 @@ def environment(target: Path, libraries: Path, *, level: int = 6) -> Path:
 
 
 def _served(name: str) -> bool:
-    """Tell whether a file is none of botocore's about a service that is not used here."""
+    """Return False for a file of botocore about a service that is not used here."""
     _, found, rest = name.rpartition("botocore/data/")
     service, below, _ = rest.partition("/")
     return not (found and below) or service in SERVICES
@@ -150,9 +150,9 @@ def _built_for(machine: str, python: str) -> list[str]:
 
 def _pip(verb: str, *words: str) -> None:
     command = [sys.executable, "-m", "pip", verb, "-qq", "--disable-pip-version-check", *words]
-    # Not this folder's packages: pip is to see what it is asked for alone.
+    # Without this folder's packages, which pip would take for installed.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(command, check=True, env=env)  # noqa: S603 (pip, with our own words)
+    subprocess.run(command, check=True, env=env)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from headrace.http.app import TABLE
 from headrace.http.openapi import document
 
 HERE = Path(__file__).parent
-PYTHON_TOOLS = HERE.parents[1] / ".venv-generators" / "bin"
+PYTHON_TOOLS = HERE.parents[1] / ".venv-tools" / "bin"
 NODE_TOOLS = HERE / "node_modules" / ".bin"
 DOCUMENT = document(TABLE.routes)
 OPERATIONS = sorted(

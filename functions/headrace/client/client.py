@@ -7,69 +7,28 @@ Its methods are made of the calls in ``headrace.client.calls`` and of the operat
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from headrace.client import filling, operations, payloads
-from headrace.client.calls import (
-    ApiCall,
-    CallFailed,
-    CallStep,
-    Consumed,
-    PagedCall,
-    SteppedCall,
-    actions,
-    batches,
-    many,
-    method_of,
-    queues,
-    service,
-    tasks,
-    waiting,
-    work,
-)
+from headrace.client.calls import ApiCall, CallFailed
 from headrace.client.codec import PLAIN, Codec
 from headrace.client.connections import Unanswered
 from headrace.client.filling import BatchFields, BatchWriter
-from headrace.client.operations import Blocking, Errors, Found, Operation, Pause, Step, Stream
-from headrace.client.sending import NewTask
+from headrace.client.methods import ClientMethods
+from headrace.client.operations import Blocking, Found, FromClient, Operation, Pause, Step, Stream
 from headrace.client.settings import RETRIES, ClientSettings
 from headrace.domain.errors import HeadraceError
-from headrace.wire.base import JsonValue
-from headrace.wire.tasks import Enqueued, Task
 
 if TYPE_CHECKING:
     import httpx2 as httpx
 
     from headrace.client.http import Sleep
 
-P = ParamSpec("P")
 T = TypeVar("T")
-S = TypeVar("S", bound=CallStep)
 
 
-def _sent(make: Callable[P, ApiCall[T]]) -> Callable[Concatenate["Client", P], T]:
-    """Return a method that sends a call and returns the answer."""
-    return method_of(make, lambda client, call: client.send(call))
-
-
-def _listed(make: Callable[P, PagedCall[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
-    """Return a method that goes through a list; it asks for a page only when it is needed."""
-    return method_of(make, lambda client, pages: client.stream(operations.entries(pages)))
-
-
-def _total(make: Callable[P, SteppedCall[S]]) -> Callable[Concatenate["Client", P], S]:
-    """Return a method that sends all calls of an operation and returns their total."""
-    return method_of(make, lambda client, steps: client.run(operations.whole(steps)))
-
-
-def _run(make: Callable[P, Operation[T]]) -> Callable[Concatenate["Client", P], T]:
-    """Return a method that takes the steps of an operation and returns its result."""
-    return method_of(make, lambda client, operation: client.run(operation))
-
-
-class Client:
+class Client(ClientMethods):
     """Headrace's API.  Threads may share one; every method raises kinds of HeadraceError.
 
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
@@ -113,20 +72,6 @@ class Client:
         self._connections = self._new_connections()
         self._process = os.getpid()
         self._turns = threading.Semaphore(self._calls.turns)
-
-    @property
-    def url(self) -> str:
-        """Where the service is."""
-        return self.settings.url
-
-    @property
-    def consumed(self) -> Consumed:
-        """The cost of its calls so far."""
-        return self._calls.usage.so_far
-
-    def __repr__(self) -> str:
-        """A short form for logs, without secrets."""
-        return f"Client({self.url!r})"
 
     def __enter__(self) -> Self:
         """Return the client; leaving the block closes it."""
@@ -204,121 +149,12 @@ class Client:
     def _take(self, step: Step) -> Any:  # noqa: ANN401  as the operation expects
         if isinstance(step, ApiCall):
             return self.send(step)
+        if isinstance(step, FromClient):
+            return getattr(self, step.name)
         return step.call() if isinstance(step, Blocking) else self._pause(step)
 
     def _pause(self, pause: Pause) -> None:
         self._sleep(pause.seconds)
-
-    @property
-    def clock(self) -> operations.Clock:
-        """The clock of waits, in seconds."""
-        return operations.monotonic
-
-    # ------------------------------------------------------------------------------------ queues
-
-    create_queue = _sent(queues.create_queue)
-    get_queue = _sent(queues.get_queue)
-    list_queues = _listed(queues.list_queues)
-    replace_queue = _sent(queues.replace_queue)
-    delete_queue = _sent(queues.delete_queue)
-    pause_queue = _sent(queues.pause_queue)
-    resume_queue = _sent(queues.resume_queue)
-    purge_queue = _sent(queues.purge_queue)
-    recount_queue = _total(queues.recount_queue)
-    reindex_queue = _sent(queues.reindex_queue)
-    get_signing_secret = _sent(queues.get_signing_secret)
-    rotate_signing_secret = _sent(queues.rotate_signing_secret)
-    get_stats = _sent(queues.get_stats)
-    get_metrics = _sent(queues.get_metrics)
-    get_group = _sent(queues.get_group)
-    put_schedule = _sent(queues.put_schedule)
-    get_schedule = _sent(queues.get_schedule)
-    list_schedules = _listed(queues.list_schedules)
-    delete_schedule = _sent(queues.delete_schedule)
-    run_schedule = _sent(queues.run_schedule)
-    edit_queue = _run(operations.edit_queue)
-
-    # ------------------------------------------------------------------------------------- tasks
-
-    enqueue = _sent(tasks.enqueue)
-    upload_payload = _sent(payloads.upload_payload)
-    upload = _run(payloads.upload)
-    enqueue_file = _run(payloads.enqueue_file)
-    download = _run(payloads.download)
-    get_task = _sent(tasks.get_task)
-    delete_task = _sent(tasks.delete_task)
-    cancel_task = _sent(tasks.cancel_task)
-    explain_task = _sent(tasks.explain_task)
-    list_tasks = _listed(many.list_tasks)
-    count_tasks = _total(many.count_tasks)
-    delete_tasks = _total(many.delete_tasks)
-    undo = _total(many.undo)
-    restart_tasks = _total(many.restart_tasks)
-    run_tasks = _total(many.run_tasks)
-    move_tasks = _total(many.move_tasks)
-    cancel_tasks = _total(many.cancel_tasks)
-
-    def enqueue_many(
-        self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
-    ) -> list[Enqueued]:
-        """Put any number of tasks into *queue*; one result for each, in their order.
-
-        Raises what ``enqueue`` does; what came before is in the queue then.  Give ids of your own
-        where all of it may have to be sent again.  Entries that come out INVALID keep no other one
-        back: NotEnqueued is raised when all are sent, with the ``results``; with *errors*
-        ``"return"`` they are results like the others.
-        """
-        return self.run(operations.enqueue_many(queue, new, self.codec, errors))
-
-    def enqueue_each(
-        self, queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
-    ) -> Iterator[Enqueued]:
-        """Do the same in constant memory: each chunk goes out when its results are consumed.
-
-        The first entry that comes out INVALID raises NotEnqueued in its place; those of its chunk
-        are sent then, and none that come after.
-        """
-        return self.stream(operations.enqueue_each(queue, new, self.codec, errors))
-
-    def wait(self, id: str, *, timeout: float | None = None, payload: bool | None = None) -> Task:
-        """Return a task once it has ended, SUCCEEDED or DEAD; moves and retries are no end.
-
-        Over a file and from a service on this machine the answer comes at the end of the task.  A
-        deployment on AWS is asked again after 1 to 5 seconds: waiting there would cost more.
-        *timeout* is in seconds; None waits for as long as it takes.  *payload* as in ``get_task``.
-        Raises TimeoutError, and NotFound, also as soon as the task is gone: its queue keeps none
-        that have ended so, or it was deleted.
-        """
-        return self.run(waiting.wait(id, timeout=timeout, payload=payload, clock=self.clock))
-
-    def updates(self, id: str, *, timeout: float | None = None) -> Iterator[JsonValue]:
-        """Go through the progress of a task as its worker shows it, until the task has ended.
-
-        What changes between two looks, half a second apart or as in ``wait``, is not seen.
-        Raises as ``wait`` does, and Unreadable.
-        """
-        return self.stream(waiting.updates(id, timeout=timeout, clock=self.clock))
-
-    # ------------------------------------------------------------------------------------ actions
-
-    begin_action = _sent(actions.begin_action)
-    list_actions = _listed(actions.list_actions)
-    get_action = _sent(actions.get_action)
-    pause_action = _sent(actions.pause_action)
-    resume_action = _sent(actions.resume_action)
-    cancel_action = _sent(actions.cancel_action)
-
-    # ------------------------------------------------------------------------------------ batches
-
-    create_batch = _run(filling.create_batch)
-    get_batch = _sent(batches.get_batch)
-    list_batches = _listed(batches.list_batches)
-    close_batch = _sent(batches.close_batch)
-    batch_results = _total(batches.batch_results)
-    batch_steps = _sent(batches.batch_steps)
-    cancel_batch = _total(batches.cancel_batch)
-    recount_batch = _total(batches.recount_batch)
-    delete_batch = _sent(batches.delete_batch)
 
     def batch(self, *, id: str | None = None, **fields: Unpack[BatchFields]) -> BatchWriter:
         """Make a batch and fill it, in a ``with`` block that closes it at its end.
@@ -328,26 +164,3 @@ class Client:
         are made where they are missing, and others must exist.
         """
         return BatchWriter(self, id, fields)
-
-    # ------------------------------------------------------------------------------------ workers
-
-    dequeue = _sent(work.dequeue)
-    open_lease = _sent(work.open_lease)
-    extend_lease = _sent(work.extend_lease)
-    close_lease = _sent(work.close_lease)
-    report = _run(operations.report)
-    put_worker = _sent(work.put_worker)
-    list_workers = _listed(work.list_workers)
-    quiet_worker = _sent(work.quiet_worker)
-    stop_worker = _sent(work.stop_worker)
-
-    # -------------------------------------------------------------------------------- the service
-
-    create_key = _sent(service.create_key)
-    rotate_key = _sent(service.rotate_key)
-    get_key = _sent(service.get_key)
-    list_keys = _listed(service.list_keys)
-    delete_key = _sent(service.delete_key)
-    list_audit = _listed(service.list_audit)
-    health = _sent(service.health)
-    call = _sent(service.call)

@@ -55,13 +55,20 @@ class Blocking(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class FromClient:
+    """Return the attribute *name* of the client: its codec or its clock."""
+
+    name: Literal["codec", "clock"]
+
+
+@dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
     """Give *values* to the caller of a stream."""
 
     values: Sequence[T]
 
 
-Step: TypeAlias = ApiCall[Any] | Pause | Blocking[Any]
+Step: TypeAlias = ApiCall[Any] | Pause | Blocking[Any] | FromClient
 Operation: TypeAlias = Generator[Step, Any, T]
 Stream: TypeAlias = Generator[Step | Found[T], Any, None]
 Clock: TypeAlias = Callable[[], float]
@@ -220,7 +227,37 @@ def _make_missing(calls: Iterable[object], refusal: NotFound | InvalidRequest) -
 # ------------------------------------------------------------------------------------ many enqueues
 
 
+def enqueue_many(
+    queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
+) -> Operation[list[Enqueued]]:
+    """Put any number of tasks into *queue*; one result for each, in their order.
+
+    Raises what ``enqueue`` does; the tasks before the error are in the queue then.  Give ids of
+    your own if all tasks may have to be sent again.  INVALID entries do not prevent others:
+    NotEnqueued is raised when all are sent, with the ``results``; with *errors* ``"return"`` they
+    are results like the others.
+    """
+    raising = raises(errors)
+    codec: Codec = yield FromClient("codec")
+    results: list[Enqueued] = []
+    for chunk in chunks_of(new, codec):
+        results += yield tasks.enqueue_entries(queue, chunk)
+    return checked(results, raising=raising)
+
+
 def enqueue_each(
+    queue: str, new: Iterable[NewTask], *, errors: Errors = "raise"
+) -> Stream[Enqueued]:
+    """Do the same in constant memory: each chunk is sent when its results are consumed.
+
+    The first INVALID entry raises NotEnqueued in its place; the entries of its chunk are sent
+    then, and no later ones.
+    """
+    codec: Codec = yield FromClient("codec")
+    yield from enqueued_chunks(queue, new, codec, errors)
+
+
+def enqueued_chunks(
     queue: str, new: Iterable[NewTask], codec: Codec, errors: Errors, *, place: int = 0
 ) -> Stream[Enqueued]:
     """Enqueue *new*, a chunk of 25 per call; find the result of each.
@@ -237,17 +274,6 @@ def enqueue_each(
                 raise tasks.not_enqueued({field: result.detail or ""}, [result])
         yield Found(results)
         place += len(results)
-
-
-def enqueue_many(
-    queue: str, new: Iterable[NewTask], codec: Codec, errors: Errors
-) -> Operation[list[Enqueued]]:
-    """Enqueue *new*; return their results.  Raises NotEnqueued when all are sent."""
-    raising = raises(errors)
-    results: list[Enqueued] = []
-    for chunk in chunks_of(new, codec):
-        results += yield tasks.enqueue_entries(queue, chunk)
-    return checked(results, raising=raising)
 
 
 def chunks_of(new: Iterable[NewTask], codec: Codec, first: int = 0) -> Iterator[list[bytes]]:

@@ -14,7 +14,7 @@ from headrace.client.app import checks
 from headrace.client.app.checks import Duration
 from headrace.client.calls import batches, tasks
 from headrace.client.calls.waiting import LookPace, TaskLook, if_kept, look_at_task, result_of
-from headrace.client.operations import Clock, Operation, every_entry, whole
+from headrace.client.operations import FromClient, Operation, every_entry, whole
 from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.domain.workflow import is_relay, part_id, root_id
 from headrace.wire.batches import BatchResult, BatchSeen
@@ -202,8 +202,7 @@ class WorkflowRun(Generic[T_co]):
         task that is not kept; Unreadable for what does not fit the hint; and InvalidRequest for a
         run that was not started here.
         """
-        waiting = _Waiting(self.id, self.plan, step, timeout)
-        return self.client.run(waiting.result(self.client.clock))
+        return self.client.run(_Waiting(self.id, self.plan, step, timeout).result())
 
     def show(self) -> WorkflowState:
         """Return how it stands.  Raises NotFound."""
@@ -233,8 +232,7 @@ class AsyncWorkflowRun(Generic[T_co]):
     async def result(self, step: str, *, timeout: Duration | None = None) -> Any: ...  # noqa: ANN401, ASYNC109  of a name alone; as in WorkflowRun
     async def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109  as in WorkflowRun
         """Wait for the end of a step and return its result; as that of WorkflowRun."""
-        waiting = _Waiting(self.id, self.plan, step, timeout)
-        return await self.client.run(waiting.result(self.client.clock))
+        return await self.client.run(_Waiting(self.id, self.plan, step, timeout).result())
 
     async def show(self) -> WorkflowState:
         """Return how it stands.  Raises NotFound."""
@@ -258,9 +256,9 @@ class _Waiting:
         self._plan, self._step = plan, None if step is None else str(step)
         self.steps = StepsWaiting(id, plan, plan.last if self._step is None else (self._step,))
 
-    def result(self, clock: Clock) -> Operation[Any]:
+    def result(self) -> Operation[Any]:
         """Wait for the result.  Raises as WorkflowRun.result() does."""
-        pace = LookPace(self.seconds, turn=0, clock=clock)
+        pace = LookPace(self.seconds, turn=0, clock=(yield FromClient("clock")))
         found = yield from self.steps.look()
         while not found.ended and (yield from pace.next(found)) is not None:
             found = yield from self.steps.look()

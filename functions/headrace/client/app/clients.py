@@ -19,7 +19,7 @@ from headrace.client.calls.queues import create_queue, get_queue
 from headrace.client.calls.tasks import enqueue_task
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.operations import Errors, Operation, Stream, enqueue_each
+from headrace.client.operations import Errors, Operation, Stream, enqueued_chunks
 from headrace.client.queue_fields import QueueFields
 from headrace.client.sending import NewTask
 from headrace.client.settings import working_folder
@@ -275,8 +275,8 @@ class AppClients:
         rest = iter(tasks)
         first = list(islice(rest, limits.BATCH))  # they may have to be sent again
         try:
-            yield from enqueue_each(queue, first, self.codec, errors)
+            yield from enqueued_chunks(queue, first, self.codec, errors)
         except NotFound as missing:
             yield from self.queues.make(queue, missing)
-            yield from enqueue_each(queue, first, self.codec, errors)
-        yield from enqueue_each(queue, rest, self.codec, errors, place=len(first))
+            yield from enqueued_chunks(queue, first, self.codec, errors)
+        yield from enqueued_chunks(queue, rest, self.codec, errors, place=len(first))

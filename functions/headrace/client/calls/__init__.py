@@ -8,14 +8,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache, wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from functools import cache, lru_cache
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from headrace.client.codec import Codec, decoded, remember_codec
-from headrace.client.options import check_options, option_names
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import HALF_A_PAIR
@@ -125,28 +124,6 @@ class SteppedCall(CallChain[S]):
     """An operation that may take several calls, and what their answers come to."""
 
     total: Callable[[Sequence[S]], S]
-
-
-C = TypeVar("C")
-R = TypeVar("R")
-
-
-def method_of(
-    make: Callable[P, C], take: Callable[[Any, C], R]
-) -> Callable[Concatenate[Any, P], R]:
-    """Return a method of a client that makes a call or an operation, and takes it.
-
-    The method raises TypeError with the nearest right name for an unknown argument.
-    """
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: Any, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ANN401  either client
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        return take(self, make(*args, **kwargs))
-
-    return method  # type: ignore[return-value]  # `wraps` renames `self`
 
 
 def path_of(*parts: str) -> str:

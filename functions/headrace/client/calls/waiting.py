@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headrace.client.calls import ApiCall, RawAnswer, params_of, path_of, reads
-from headrace.client.operations import Clock, Found, Operation, Pause, Stream, monotonic
+from headrace.client.operations import Clock, Found, FromClient, Operation, Pause, Stream, monotonic
 from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.domain.limits import WAIT_SECONDS
 from headrace.domain.task import FINISHED, State
@@ -122,9 +122,16 @@ def over_network(look: Look) -> bool:
     return isinstance(look, TaskLook) and look.over_network
 
 
-def wait(id: str, *, timeout: float | None, payload: bool | None, clock: Clock) -> Operation[Task]:
-    """Return a task once it has ended.  Raises TimeoutError and NotFound."""
-    pace = LookPace(timeout, clock=clock)
+def wait(id: str, *, timeout: float | None = None, payload: bool | None = None) -> Operation[Task]:
+    """Return a task once it has ended, SUCCEEDED or DEAD; moves and retries are no end.
+
+    Over a file and from a service on this machine the answer comes at the end of the task.  A
+    deployment on AWS is asked again after 1 to 5 seconds: waiting there would cost more.
+    *timeout* is in seconds; None waits for as long as it takes.  *payload* as in ``get_task``.
+    Raises TimeoutError, and NotFound as soon as the task is deleted, or has ended and its queue
+    does not keep it.
+    """
+    pace = LookPace(timeout, clock=(yield FromClient("clock")))
     look: TaskLook = yield look_at_task(id, payload=payload)
     while not look.ended:
         wait_seconds = yield from pace.next(look)
@@ -134,9 +141,13 @@ def wait(id: str, *, timeout: float | None, payload: bool | None, clock: Clock) 
     return look.task
 
 
-def updates(id: str, *, timeout: float | None, clock: Clock) -> Stream[JsonValue]:
-    """Find the progress of a task whenever it has changed, until the task has ended."""
-    pace = LookPace(timeout, turn=_UPDATES_EVERY, clock=clock)
+def updates(id: str, *, timeout: float | None = None) -> Stream[JsonValue]:
+    """Go through the progress of a task as its worker shows it, until the task has ended.
+
+    Changes between two looks, half a second apart or as in ``wait``, are not seen.
+    Raises as ``wait`` does, and Unreadable.
+    """
+    pace = LookPace(timeout, turn=_UPDATES_EVERY, clock=(yield FromClient("clock")))
     look: TaskLook = yield look_at_task(id, payload=False)
     shown = _NO_PROGRESS
     while True:

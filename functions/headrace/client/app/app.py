@@ -3,20 +3,19 @@
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from headrace.client.aio import AsyncClient
 from headrace.client.app.checks import Duration, app_name
 from headrace.client.app.checks import name as queue_name
 from headrace.client.app.clients import AppClients, AppQueues
 from headrace.client.app.context import Context
-from headrace.client.app.dedupe_keys import DedupeKey
 from headrace.client.app.discovery import import_modules, module_names
 from headrace.client.app.execution import Timeouts
-from headrace.client.app.failing import ErrorClasses, ErrorRules, RetryOn
-from headrace.client.app.function import RawHandler, TaskFunction
-from headrace.client.app.options import DeclaredOptions, Options
-from headrace.client.app.outcomes import OnLargeResult, checked_choice
+from headrace.client.app.failing import ErrorRules
+from headrace.client.app.function import HowItRuns, RawHandler, TaskFunction
+from headrace.client.app.options import CallOptions, HandlerOptions, Options, TaskOptions
+from headrace.client.app.outcomes import checked_choice
 from headrace.client.app.periodic import AppSchedules, Timing
 from headrace.client.app.running import TaskRunner
 from headrace.client.app.signature import is_same_function, name_of
@@ -207,56 +206,15 @@ class App(TaskRunner):
         self,
         function: None = None,
         /,
-        *,
-        queue: str | None = None,
-        name: str | None = None,
-        retry_on: RetryOn | None = None,
-        reject_on: ErrorClasses | None = None,
-        timeout: Duration | None = None,
-        soft_timeout: Duration | None = None,
-        isolate: bool = False,
-        dedupe_key: DedupeKey | None = None,
-        expires: Duration | None = None,
-        on_large_result: OnLargeResult | None = None,
-        **options: Unpack[DeclaredOptions],
+        **options: Unpack[TaskOptions],
     ) -> Declaring: ...
     @named
-    def task(  # noqa: PLR0913 (each a keyword)
-        self,
-        function: Callable[..., Any] | None = None,
-        /,
-        *,
-        queue: str | None = None,
-        name: str | None = None,
-        retry_on: RetryOn | None = None,
-        reject_on: ErrorClasses | None = None,
-        timeout: Duration | None = None,
-        soft_timeout: Duration | None = None,
-        isolate: bool = False,
-        dedupe_key: DedupeKey | None = None,
-        expires: Duration | None = None,
-        on_large_result: OnLargeResult | None = None,
-        **options: Unpack[DeclaredOptions],
+    def task(
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]
     ) -> Any:
         """Make a task of a function: ``@app.task`` or ``@app.task(queue="mail", max_retries=3)``.
 
-        Args:
-            function: what to run; its arguments need names, and are checked by their type hints.
-            queue: where its tasks go, else the app's default.
-            name: what payloads call it, else module and function.
-            retry_on: exception classes that are retried; all others are rejected.  Or a
-                mapping of such to the wait before the retry, or to a RetryStrategy of their own.
-            reject_on: exception classes that are rejected: dead at once.
-            timeout: the attempt has failed after that.
-            soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
-            isolate: run it in a child process, which a time limit or a cancel can kill.
-            dedupe_key: a format over the arguments (``"mail:{to}"``), a function of them, or
-                True: a digest of all; while a task lives under this key, no other is made.
-            expires: how long after its due time a task is still worth running.
-            on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
-                ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
-            **options: as in `DeclaredOptions`: ``max_retries``, ``tags``, ``lease_seconds``,
-                ``priority`` and more.
+        The options are those of `TaskOptions`.
 
         Raises:
             TypeError: the function cannot be a task, and why.
@@ -264,9 +222,9 @@ class App(TaskRunner):
             InvalidRequest: an option is out of its limits.
 
         """
-        large = checked_choice(on_large_result)
-        rules = ErrorRules.of(retry_on, reject_on)
-        declared = Options(expires=expires, **options)
+        queue, dedupe_key = options.pop("queue", None), options.pop("dedupe_key", None)
+        name, known = _taken(options)
+        declared = Options(**cast("CallOptions", options))
 
         def declare(function: Callable[..., Any]) -> TaskFunction[..., Any, ..., Any]:
             made: TaskFunction[..., Any, ..., Any] = TaskFunction(
@@ -275,11 +233,8 @@ class App(TaskRunner):
                 queue=queue or self._default_queue,
                 declared=declared,
                 dedupe_key=dedupe_key,
-                timeouts=Timeouts.of(soft_timeout, timeout),
-                isolate=isolate,
-                on_large_result=large,
-                error_rules=rules,
                 clients=self._clients,
+                **known,
             )
             self._add(made)
             self._schedules.add(made)
@@ -288,37 +243,17 @@ class App(TaskRunner):
         return declare if function is None else declare(function)
 
     @named
-    def handler(
-        self,
-        *,
-        queue: str,
-        name: str | None = None,
-        retry_on: RetryOn | None = None,
-        reject_on: ErrorClasses | None = None,
-        timeout: Duration | None = None,
-        soft_timeout: Duration | None = None,
-        isolate: bool = False,
-        on_large_result: OnLargeResult | None = None,
-    ) -> Callable[[F], F]:
+    def handler(self, *, queue: str, **options: Unpack[HandlerOptions]) -> Callable[[F], F]:
         """Run a function for every task of *queue* whose payload names no task function.
 
         It takes a ``Context``, the payload, or both; the payload as its type hint wants it.
 
         Raises TypeError for other parameters, ValueError when the queue has a handler.
         """
-        timeouts, large = Timeouts.of(soft_timeout, timeout), checked_choice(on_large_result)
-        rules = ErrorRules.of(retry_on, reject_on)
+        name, known = _taken(options)
 
         def declare(function: F) -> F:
-            made = RawHandler(
-                function,
-                name=name or name_of(function),
-                queue=queue,
-                timeouts=timeouts,
-                isolate=isolate,
-                on_large_result=large,
-                error_rules=rules,
-            )
+            made = RawHandler(function, name=name or name_of(function), queue=queue, **known)
             old = self._handlers.get(queue)
             if old is not None and not is_same_function(old.function, function):
                 raise ValueError(f"queue {queue} has a handler already, {old.name}")
@@ -398,3 +333,16 @@ class App(TaskRunner):
         names = frozenset(filter(None, (self.name, path)))
         queues, schedules = self._queues.settings, self._schedules.declared
         return Declaration(queues, schedules, self.name or path, names)
+
+
+def _taken(options: Any) -> tuple[str | None, HowItRuns]:  # noqa: ANN401  TaskOptions or HandlerOptions
+    """Take the name and the options of a run from *options*; check them.  Raises InvalidRequest."""
+    large = checked_choice(options.pop("on_large_result", None))
+    rules = ErrorRules.of(options.pop("retry_on", None), options.pop("reject_on", None))
+    timeouts = Timeouts.of(options.pop("soft_timeout", None), options.pop("timeout", None))
+    return options.pop("name", None), HowItRuns(
+        timeouts=timeouts,
+        isolate=options.pop("isolate", False),
+        on_large_result=large,
+        error_rules=rules,
+    )

@@ -48,15 +48,20 @@ TASK: Final = "task"
 ARGS: Final = "args"
 
 
-class Known(TypedDict):
-    """What is declared with every function, whatever becomes of it."""
+class HowItRuns(TypedDict):
+    """How a function is run, as declared and checked."""
 
-    name: str
-    queue: str
     timeouts: Timeouts
     isolate: bool
     on_large_result: OnLargeResult | None
     error_rules: ErrorRules
+
+
+class Known(HowItRuns):
+    """What is declared with every function."""
+
+    name: str
+    queue: str
 
 
 class Runnable(ABC):

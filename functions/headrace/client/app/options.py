@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, get_args
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
+from headrace.client.app.failing import ErrorClasses, RetryOn
+from headrace.client.app.outcomes import OnLargeResult
 from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.task import DedupeUntil, KeyHeld, Level, Overwritable
 from headrace.domain.task_fields import SetBy, texts
+
+if TYPE_CHECKING:
+    from headrace.client.app.dedupe_keys import DedupeKey
 
 ELSEWHERE: Final = {
     "delay": "say {0}.enqueue(…), or {0}.options(delay=…).enqueue(…)",
@@ -59,6 +64,47 @@ class DeclaredOptions(TypedDict, total=False):
     priority: Level | None
     group_key: str | None
     note: str | None
+
+
+class HandlerOptions(TypedDict, total=False):
+    """How a function is run: a task's or a raw handler.
+
+    Args:
+        name: what payloads call it, else module and function.
+        retry_on: exception classes that are retried; all others are rejected.  Or a mapping of
+            such to the wait before the retry, or to a RetryStrategy of their own.
+        reject_on: exception classes that are rejected: dead at once.
+        timeout: the attempt has failed after that.
+        soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
+        isolate: run it in a child process, which a time limit or a cancel can kill.
+        on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
+            ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
+
+    """
+
+    name: str | None
+    retry_on: RetryOn | None
+    reject_on: ErrorClasses | None
+    timeout: Duration | None
+    soft_timeout: Duration | None
+    isolate: bool
+    on_large_result: OnLargeResult | None
+
+
+class TaskOptions(HandlerOptions, DeclaredOptions, total=False):
+    """The options of ``@app.task``.
+
+    Args:
+        queue: where its tasks go, else the app's default.
+        dedupe_key: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
+            digest of all; while a task lives under this key, no other is made.
+        expires: how long after its due time a task is still worth running.
+
+    """
+
+    queue: str | None
+    dedupe_key: "DedupeKey | None"
+    expires: Duration | None
 
 
 class CallOptions(DeclaredOptions, total=False):

@@ -52,7 +52,6 @@ _LIMITS: Final[Mapping[str, Setting]] = {
     **{f"{at}.{one.name}": one for at, shape in _NULLABLE.items() for one in own_settings(shape)},
 }
 _PAUSED: Final = "dequeuing_paused"
-_NOTIFIED: Final = ("on_end", "alerts")
 
 
 def declared(queue: str, settings: QueueFields) -> Settings:
@@ -81,22 +80,6 @@ def merged(old: Mapping[str, JsonValue], new: Mapping[str, JsonValue]) -> Settin
         if isinstance(value, dict) and isinstance(old.get(name), dict):
             both[name] = value if name in ("weights", "headers") else merged(old[name], value)
     return both
-
-
-def notified_first(queues: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Return *queues* ordered so that a queue comes after the queues that it notifies."""
-    ordered: dict[str, Settings] = {}
-
-    def put(name: str, chain: tuple[str, ...]) -> None:
-        if name not in queues or name in ordered or name in chain:
-            return
-        for setting in _NOTIFIED:
-            put((queues[name].get(setting) or {}).get("queue", ""), (*chain, name))
-        ordered[name] = queues[name]
-
-    for name in queues:
-        put(name, ())
-    return ordered
 
 
 def _completed(found: Settings) -> Settings:

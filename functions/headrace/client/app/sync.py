@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from headrace.client.app.declared import Settings, merged, notified_first
+from headrace.client.app.declared import Settings, merged
 from headrace.client.calls import queues as calls
 from headrace.client.client import Client
 from headrace.domain import limits
@@ -165,7 +165,7 @@ class AppSync:
 
     def plan(self, *, prune: bool = False) -> SyncPlan:
         """Read what there is, and compare.  Raises headrace.domain.errors."""
-        found = {name: self._queue(name) for name in notified_first(self._declares.queues)}
+        found = {name: self._queue(name) for name in self._declares.queues}
         self._found = found
         steps = [
             (SyncStep(SyncAction.CHANGE, name), self._queue_step(name, queue))

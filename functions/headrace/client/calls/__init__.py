@@ -275,6 +275,24 @@ def posts(
     )
 
 
+def gets(shape: type[T], *parts: str, **params: object) -> ApiCall[T]:
+    """A GET of the path of *parts*."""
+    return ApiCall("GET", path_of(*parts), reads(shape), params=params_of(**params))
+
+
+def deletes(*parts: str) -> ApiCall[None]:
+    """A DELETE of the path of *parts*, which is not repeated: the first one may have succeeded."""
+    return ApiCall("DELETE", path_of(*parts), nothing, repeatable=False)
+
+
+def steps(
+    shape: type[S], *parts: str, total: Callable[[Sequence[S]], S] = lambda found: found[-1]
+) -> SteppedCall[S]:
+    """POSTs to the path of *parts* until there is no cursor; the last answer is the *total*."""
+    path, read = path_of(*parts), reads(shape)
+    return SteppedCall(lambda cursor: posts(path, read, without_none(cursor=cursor)), total)
+
+
 def nothing(_answer: RawAnswer) -> None:
     """Read an answer that says nothing but that it is done."""
 

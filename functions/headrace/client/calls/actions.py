@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from headrace.client.calls import ApiCall, PagedCall, lists, params_of, path_of, posts, reads
+from headrace.client.calls import ApiCall, PagedCall, gets, lists, params_of, path_of, posts, reads
 from headrace.client.calls import without_none as given
 from headrace.client.calls.many import ActionName, TaskFilters, filter_body
 from headrace.domain import limits
@@ -44,7 +44,7 @@ def list_actions(*, queue: str | None = None, query: str | None = None) -> Paged
 
 def get_action(id: str) -> ApiCall[ActionSeen]:
     """Return how far an action is.  Raises NotFound."""
-    return ApiCall("GET", path_of("actions", id), reads(ActionSeen))
+    return gets(ActionSeen, "actions", id)
 
 
 def pause_action(id: str) -> ApiCall[ActionSeen]:

@@ -11,13 +11,14 @@ from headrace.client.calls import (
     PagedCall,
     RawAnswer,
     SteppedCall,
+    deletes,
+    gets,
     json_body,
     lists,
-    nothing,
     params_of,
     path_of,
-    posts,
     reads,
+    steps,
     without_none,
 )
 from headrace.client.codec import Codec, remember_codec
@@ -70,7 +71,7 @@ def create_batch(
 
 def get_batch(id: str) -> ApiCall[BatchSeen]:
     """Return a batch with its latest counts.  Raises NotFound."""
-    return ApiCall("GET", path_of("batches", id), reads(BatchSeen))
+    return gets(BatchSeen, "batches", id)
 
 
 def list_batches(
@@ -144,19 +145,15 @@ def cancel_batch(id: str) -> SteppedCall[CancelledBatch]:
     flight.  Raises NotFound.
     """
 
-    def at(cursor: str | None) -> ApiCall[CancelledBatch]:
-        path = path_of("batches", id, "cancel")
-        return posts(path, reads(CancelledBatch), without_none(cursor=cursor))
+    def total(found: Sequence[CancelledBatch]) -> CancelledBatch:
+        return CancelledBatch(cancelled=sum(step.cancelled for step in found))
 
-    def total(steps: Sequence[CancelledBatch]) -> CancelledBatch:
-        return CancelledBatch(cancelled=sum(step.cancelled for step in steps))
-
-    return SteppedCall(at, total)
+    return steps(CancelledBatch, "batches", id, "cancel", total=total)
 
 
 def batch_steps(id: str) -> ApiCall[BatchSteps]:
     """Return the running and the waiting steps of a workflow.  Raises NotFound."""
-    return ApiCall("GET", path_of("batches", id, "steps"), reads(BatchSteps))
+    return gets(BatchSteps, "batches", id, "steps")
 
 
 def recount_batch(id: str) -> SteppedCall[BatchRecount]:
@@ -165,14 +162,9 @@ def recount_batch(id: str) -> SteppedCall[BatchRecount]:
     For when the recorder was away for too long.  ``refusal`` says why the batch stays as it was.
     Raises NotFound.
     """
-
-    def at(cursor: str | None) -> ApiCall[BatchRecount]:
-        path = path_of("batches", id, "recount")
-        return posts(path, reads(BatchRecount), without_none(cursor=cursor))
-
-    return SteppedCall(at, lambda steps: steps[-1])
+    return steps(BatchRecount, "batches", id, "recount")
 
 
 def delete_batch(id: str) -> ApiCall[None]:
     """Forget a batch and its callbacks; its members stay.  Raises NotFound."""
-    return ApiCall("DELETE", path_of("batches", id), nothing, repeatable=False)
+    return deletes("batches", id)

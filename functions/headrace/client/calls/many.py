@@ -19,6 +19,7 @@ from headrace.client.calls import (
     path_of,
     posts,
     reads,
+    steps,
     without_none,
 )
 from headrace.domain import limits
@@ -108,11 +109,7 @@ def undo(id: str) -> SteppedCall[Bulk]:
 
     Raises NotFound for one that is not known or over, or whose queue was deleted since.
     """
-
-    def at(cursor: str | None) -> ApiCall[Bulk]:
-        return posts(path_of("undos", id), reads(Bulk), without_none(cursor=cursor))
-
-    return SteppedCall(at, _acted_together)
+    return steps(Bulk, "undos", id, total=_acted_together)
 
 
 def delete_tasks(

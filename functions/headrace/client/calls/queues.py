@@ -11,13 +11,15 @@ from headrace.client.calls import (
     PagedCall,
     RawAnswer,
     SteppedCall,
+    deletes,
+    gets,
     json_body,
     lists,
-    nothing,
     params_of,
     path_of,
     posts,
     reads,
+    steps,
     without_none,
 )
 from headrace.client.calls.tasks import read_one
@@ -55,7 +57,7 @@ def create_queue(name: str, **settings: Unpack[QueueFields]) -> ApiCall[Queue]:
 
 def get_queue(name: str) -> ApiCall[Queue]:
     """Return a queue with its stats and schedules.  Raises NotFound."""
-    return ApiCall("GET", path_of("queues", name), reads(Queue))
+    return gets(Queue, "queues", name)
 
 
 def list_queues(prefix: str | None = None, *, query: str | None = None) -> PagedCall[Queue]:
@@ -135,7 +137,7 @@ def purge_queue(
 
 def get_signing_secret(name: str) -> ApiCall[SigningSecret]:
     """Return the secret that signs requests to the target of a queue, for ``webhooks.verify``."""
-    return ApiCall("GET", path_of("queues", name, "signing-secret"), reads(SigningSecret))
+    return gets(SigningSecret, "queues", name, "signing-secret")
 
 
 def rotate_signing_secret(name: str) -> ApiCall[SigningSecret]:
@@ -161,22 +163,12 @@ def recount_queue(name: str) -> SteppedCall[Recount]:
     queue was written since the first step: the counters may be off by such tasks.
     Raises NotFound, and InvalidRequest if another recount of the queue has begun since.
     """
-
-    def at(cursor: str | None) -> ApiCall[Recount]:
-        path = path_of("queues", name, "recount")
-        return posts(path, reads(Recount), without_none(cursor=cursor))
-
-    return SteppedCall(at, lambda steps: steps[-1])
+    return steps(Recount, "queues", name, "recount")
 
 
 def get_stats(queue: str, *, exact: bool = False) -> ApiCall[Stats]:
     """Return how a queue is doing; *exact* counts instead of estimating."""
-    return ApiCall(
-        "GET",
-        path_of("queues", queue, "stats"),
-        reads(Stats),
-        params=params_of(exact=exact or None),
-    )
+    return gets(Stats, "queues", queue, "stats", exact=exact or None)
 
 
 def get_metrics(
@@ -187,17 +179,13 @@ def get_metrics(
     step_seconds: int | None = None,
 ) -> ApiCall[Metrics]:
     """The metrics of a queue, step by step; by default the last hour."""
-    return ApiCall(
-        "GET",
-        path_of("queues", queue, "metrics"),
-        reads(Metrics),
-        params=params_of(from_=from_, to=to, step_seconds=step_seconds),
-    )
+    params = {"from_": from_, "to": to, "step_seconds": step_seconds}
+    return gets(Metrics, "queues", queue, "metrics", **params)
 
 
 def get_group(queue: str, group_key: str) -> ApiCall[Group]:
     """Return how a group of a queue stands.  Raises NotFound."""
-    return ApiCall("GET", path_of("queues", queue, "groups", group_key), reads(Group))
+    return gets(Group, "queues", queue, "groups", group_key)
 
 
 # ------------------------------------------------------------------------------------- schedules
@@ -244,7 +232,7 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
 
 def get_schedule(queue: str, name: str) -> ApiCall[Schedule]:
     """Return a schedule.  Raises NotFound."""
-    return ApiCall("GET", path_of("queues", queue, "schedules", name), reads(Schedule))
+    return gets(Schedule, "queues", queue, "schedules", name)
 
 
 def list_schedules(queue: str, *, limit: int | None = None) -> PagedCall[Schedule]:
@@ -255,7 +243,7 @@ def list_schedules(queue: str, *, limit: int | None = None) -> PagedCall[Schedul
 
 def delete_schedule(queue: str, name: str) -> ApiCall[None]:
     """Delete a schedule; tasks it has enqueued stay.  Raises NotFound."""
-    return ApiCall("DELETE", path_of("queues", queue, "schedules", name), nothing, repeatable=False)
+    return deletes("queues", queue, "schedules", name)
 
 
 def run_schedule(queue: str, name: str) -> ApiCall[Enqueued]:

@@ -11,10 +11,11 @@ from headrace.client.calls import (
     PagedCall,
     RawAnswer,
     Read,
+    deletes,
+    gets,
     instant_text,
     json_body,
     lists,
-    nothing,
     params_of,
     path_of,
     posts,
@@ -83,12 +84,12 @@ def get_key(id: str) -> ApiCall[KeyInFull]:
 
     Raises NotFound.
     """
-    return ApiCall("GET", path_of("keys", id), reads(KeyInFull))
+    return gets(KeyInFull, "keys", id)
 
 
 def delete_key(id: str) -> ApiCall[None]:
     """Revoke a key.  Raises NotFound."""
-    return ApiCall("DELETE", path_of("keys", id), nothing, repeatable=False)
+    return deletes("keys", id)
 
 
 def list_audit(
@@ -112,7 +113,7 @@ def list_audit(
 
 def health() -> ApiCall[Health]:
     """Return the service's version and time.  Raises Unavailable when its tables are away."""
-    return ApiCall("GET", path_of("health"), reads(Health))
+    return gets(Health, "health")
 
 
 def call(

@@ -11,6 +11,7 @@ from headrace.cli.commands import (
     at_most_one,
     dry_run_option,
     limit_option,
+    query_option,
     queue_names,
     split,
     yes_option,
@@ -108,7 +109,7 @@ def _show(session: CliSession, made: "NewKey", note: str) -> None:
 
 
 @key_command.command("list", example="headrace key list --query role:admin")
-@click.option("--query", metavar="TEXT", help="A query as in the console: 'role:admin queue:mail'.")
+@query_option("role:admin queue:mail")
 @click.pass_obj
 def list_(session: CliSession, query: str | None) -> None:
     """List the keys."""
@@ -196,7 +197,7 @@ def audit_command() -> None:
 @click.option("--action", metavar="ACTION", help="Such as delete, restart, purge, pause.")
 @click.option("--since", **INSTANT, help="Since this instant: -1d.")
 @click.option("--until", **INSTANT, help="Until this instant.")
-@click.option("--query", metavar="TEXT", help="A query as in the console: 'action:purge nightly'.")
+@query_option("action:purge nightly")
 @limit_option
 @click.pass_obj
 def list_audit(

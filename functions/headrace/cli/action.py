@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from headrace.cli.commands import CliGroup, limit_option, queue_names, yes_option
+from headrace.cli.commands import CliGroup, limit_option, query_option, queue_names, yes_option
 from headrace.cli.output import Column, answer, done, facts, listing
 from headrace.cli.session import CliSession, Exit
 from headrace.domain.operate import SAID
@@ -48,9 +48,7 @@ def action_command() -> None:
 @click.option(
     "--queue", metavar="QUEUE", shell_complete=queue_names, help="Only actions on this queue."
 )
-@click.option(
-    "--query", metavar="TEXT", help="A query as in the console: 'status:running actor:ada'."
-)
+@query_option("status:running actor:ada")
 @limit_option
 @click.pass_obj
 def list_actions(

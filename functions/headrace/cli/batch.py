@@ -8,7 +8,7 @@ import msgspec
 from rich.text import Text
 from rich.tree import Tree
 
-from headrace.cli.commands import CliGroup, limit_option, yes_option
+from headrace.cli.commands import CliGroup, limit_option, query_option, yes_option
 from headrace.cli.output import (
     Column,
     answer,
@@ -36,7 +36,7 @@ def batch_command() -> None:
 @batch_command.command("list", example="headrace batch list --prefix import-")
 @click.option("--prefix", metavar="TEXT", help="Only ids with this prefix.")
 @click.option("--parts", is_flag=True, help="Also the batches that workflows create for steps.")
-@click.option("--query", metavar="TEXT", help="A query as in the console: 'state:open dead:yes'.")
+@query_option("state:open dead:yes")
 @limit_option
 @click.pass_obj
 def list_batches(

@@ -14,7 +14,6 @@ from headrace.cli import params
 from headrace.cli.session import CliSession
 from headrace.client.options import nearest
 from headrace.domain.settings import Kind, Setting
-from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.times import duration_text
 
 _COMPLETE_WITHIN: Final = 2.0  # seconds that completion may take
@@ -265,18 +264,10 @@ def tag_option(text: str) -> Decorator:
     )
 
 
-def text_options(request: SetBy) -> Decorator:
-    """Return an option for each text of a task that *request* may set."""
-    return options(
-        *(
-            click.option(
-                f"--{field.name.replace('_', '-')}",
-                metavar="TEXT",
-                help=f"{field.help[0].upper()}{field.help[1:]}.",
-            )
-            for field in texts(request)
-        )
-    )
+def query_option(example: str) -> Decorator:
+    """Return the option --query with an *example*."""
+    help_ = f"A query as in the console: '{example}'."
+    return click.option("--query", metavar="TEXT", help=help_)
 
 
 SHOWN: Final = 50

@@ -3,20 +3,20 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 import click
 
 from headrace.cli import params
 from headrace.cli.commands import (
     CliCommand,
+    Decorator,
     at_most_one,
     is_given,
     needs,
     options,
     queue_argument,
     tag_option,
-    text_options,
 )
 from headrace.cli.lines import (
     BadLine,
@@ -30,47 +30,72 @@ from headrace.cli.lines import (
 from headrace.cli.output import document, line, made_fields, progress
 from headrace.cli.params import INSTANT, PRIORITY, TIME
 from headrace.cli.session import CliSession, Exit
-from headrace.client.sending import NewTask
+from headrace.client.sending import NewTask, NewTaskFields
 from headrace.client.settings import utc_now
 from headrace.domain.errors import HeadraceError
 from headrace.domain.ids import new_task_id
-from headrace.domain.task import DedupeUntil
+from headrace.domain.task import DedupeUntil, Overwritable
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.texts import escape_unseen
 from headrace.wire.tasks import Enqueued
 
+
+def task_options(request: SetBy) -> Decorator:
+    """Return the options of a task that *request* may set, each with the API's name."""
+    return options(
+        tag_option("A tag of the task; repeatable."),
+        *(
+            click.option(
+                f"--{field.name.replace('_', '-')}",
+                metavar="TEXT",
+                help=f"{field.help[0].upper()}{field.help[1:]}.",
+            )
+            for field in texts(request)
+        ),
+        click.option(
+            "--dedupe-until",
+            type=click.Choice([one.value for one in DedupeUntil]),
+            help="Release the dedupe key when the task starts, or when it ends (default).",
+        ),
+        click.option(
+            "--lease-seconds",
+            "keepalive_timeout_in_seconds",
+            **TIME,
+            help="How long a lease of the task lasts.",
+        ),
+        click.option(
+            "--max-retries",
+            "retry_strategy",
+            type=int,
+            metavar="N",
+            callback=lambda _, __, number: None if number is None else {"max_retries": number},
+            help="Retries, instead of the queue's.",
+        ),
+        click.option("--priority", **PRIORITY, help="In a queue with priorities."),
+    )
+
+
 _task_options = options(
-    click.option("--delay", **TIME, help="Deliver after this time."),
+    click.option("--delay", "delay_in_seconds", **TIME, help="Deliver after this time."),
     click.option(
         "--scheduled-at", **INSTANT, help="Deliver from then on: 2026-11-21T08:00:00Z, or +1h."
     ),
     click.option("--expires-at", **INSTANT, help="Do not deliver after this instant."),
     click.option("--id", metavar="ID", help="Your own id; the same id again changes nothing."),
-    text_options(SetBy.ENQUEUE),
-    click.option(
-        "--dedupe-until",
-        type=click.Choice([one.value for one in DedupeUntil]),
-        help="Release the dedupe key when the task starts, or when it ends (default).",
-    ),
+    task_options(SetBy.ENQUEUE),
     click.option(
         "--unique-for",
+        "unique_for_seconds",
         **TIME,
         help="One task in each window of this length under the --dedupe-key, even if it has ended.",
     ),
     click.option(
         "--overwrite",
+        "overwrite_on_duplicate",
         multiple=True,
-        type=click.Choice(["payload", "scheduled_at", "expires_at", "tags", "priority"]),
+        type=click.Choice(get_args(Overwritable)),
         help="Fields that a duplicate replaces in the waiting task.",
     ),
-    click.option("--lease-seconds", **TIME, help="How long a lease of this task lasts."),
-    click.option("--max-retries", type=int, metavar="N", help="Retries, instead of the queue's."),
-    click.option(
-        "--priority",
-        **PRIORITY,
-        help="In a queue with priorities.",
-    ),
-    tag_option("A tag; repeatable."),
 )
 
 
@@ -138,8 +163,9 @@ def _check(queue: str, payload: str | None, given: dict[str, Any]) -> None:
     """Raise UsageError for options that exclude or need each other."""
     if queue.startswith(("{", "[")):
         raise click.UsageError("give the QUEUE before the PAYLOAD")
-    options = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
-    options |= {"PAYLOAD": payload, "--task": given["function"]}
+    ctx = click.get_current_context()
+    options = {one.opts[0]: given.get(one.name or "") for one in ctx.command.params}
+    options |= {"PAYLOAD": payload}
     for excluding in (
         *(("--delay", "--scheduled-at"), ("--id", "--unique-for"), ("--task", "--tasks")),
         *(("PAYLOAD", "--file", "--payload-file"), ("--payload-file", "--task")),
@@ -177,21 +203,9 @@ def _value(payload: str | None, function: str | None) -> Any:
 
 
 def _defaults(given: dict[str, Any]) -> Defaults:
-    retries = given["max_retries"]
-    fields: Defaults = {
-        "scheduled_at": given["scheduled_at"],
-        "delay_in_seconds": given["delay"],
-        "expires_at": given["expires_at"],
-        **{field.api_name: given[field.api_name] for field in texts(SetBy.ENQUEUE)},
-        "dedupe_until": given["dedupe_until"],
-        "unique_for_seconds": given["unique_for"],
-        "overwrite_on_duplicate": list(given["overwrite"]) or None,
-        "keepalive_timeout_in_seconds": given["lease_seconds"],
-        "retry_strategy": None if retries is None else {"max_retries": retries},
-        "tags": given["tags"],
-        "priority": given["priority"],
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    """Return the given fields of a task but its id."""
+    names = NewTaskFields.__annotations__.keys() - {"id"}
+    return {name: given[name] for name in names & given.keys() if is_given(given[name])}
 
 
 def _one(session: CliSession, made: Enqueued) -> Exit:

@@ -12,7 +12,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from headrace.cli.commands import options, split, tag_option
+from headrace.cli.commands import options, query_option, split, tag_option
 from headrace.cli.params import INSTANT, PRIORITY
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
@@ -62,11 +62,7 @@ filter_options: Final = options(
         help="Only this priority.",
     ),
     click.option("--group-key", metavar="KEY", help="Only this group."),
-    click.option(
-        "--query",
-        metavar="TEXT",
-        help="A query as in the console: 'state:dead tag:tenant=acme payload.order:77'.",
-    ),
+    query_option("state:dead tag:tenant=acme payload.order:77"),
 )
 
 

@@ -9,6 +9,7 @@ from headrace.cli.commands import (
     CliGroup,
     dry_run_option,
     options,
+    query_option,
     queue_argument,
     reason_option,
     setting_option,
@@ -134,7 +135,7 @@ def create(session: CliSession, /, name: str, *, if_missing: bool, **given: Any)
 
 @queue_command.command("list", example="headrace queue list --prefix ngsi.")
 @click.option("--prefix", metavar="TEXT", help="Only names with this prefix.")
-@click.option("--query", metavar="TEXT", help="A query as in the console: 'paused:yes mail'.")
+@query_option("paused:yes mail")
 @click.pass_obj
 def list_(session: CliSession, prefix: str | None, query: str | None) -> None:
     """List the queues."""

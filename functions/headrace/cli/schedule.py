@@ -11,15 +11,14 @@ from headrace.cli.commands import (
     exactly_one,
     queue_argument,
     queue_names,
-    tag_option,
-    text_options,
     yes_option,
 )
+from headrace.cli.enqueue import task_options
 from headrace.cli.output import Column, answer, done, facts, made_fields, pretty, rows, span, table
-from headrace.cli.params import PRIORITY, TIME
+from headrace.cli.params import TIME
 from headrace.cli.session import CliSession
 from headrace.domain.schedule import Missed
-from headrace.domain.task import DedupeUntil, OnExpiry
+from headrace.domain.task import OnExpiry
 from headrace.domain.task_fields import SetBy, texts
 from headrace.wire.queues import Schedule, ScheduleInShort
 
@@ -43,27 +42,12 @@ def schedule_command() -> None:
 @click.option("--every", "every_seconds", **TIME, help="Interval, instead of --cron: 10m.")
 @click.option("--timezone", metavar="ZONE", help="Time zone of --cron: Europe/Madrid; else UTC.")
 @click.option("--payload", metavar="JSON", help="Payload of each task; - is stdin.")
-@tag_option("A tag of each task; repeatable.")
-@text_options(SetBy.SCHEDULE)
-@click.option(
-    "--dedupe-until",
-    type=click.Choice([one.value for one in DedupeUntil]),
-    help="Release the dedupe key when a task starts, or when it ends (default).",
-)
+@task_options(SetBy.SCHEDULE)
 @click.option(
     "--expires",
     "expires_in_seconds",
     **TIME,
     help="A task that is not delivered within this time expires.",
-)
-@click.option(
-    "--lease-seconds", "keepalive_timeout_in_seconds", **TIME, help="How long a lease lasts."
-)
-@click.option("--max-retries", type=int, metavar="N", help="Retries, instead of the queue's.")
-@click.option(
-    "--priority",
-    **PRIORITY,
-    help="In a queue with priorities.",
 )
 @click.option(
     "--missed",
@@ -82,8 +66,6 @@ def put(session: CliSession, /, queue: str, name: str, **given: Any) -> None:
     exactly_one({"--cron": given["cron"], "--every": given["every_seconds"]})
     if given["payload"] is not None:
         given["payload"] = params.json_of("--payload", given["payload"])
-    retries = given.pop("max_retries")
-    given["retry_strategy"] = None if retries is None else {"max_retries": retries}
     schedule = session.client.put_schedule(queue, name, **given)
     answer(session, schedule, lambda: _show(schedule))
 

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -35,24 +34,8 @@ _ENDS: Final = (Exit.NOT_ALLOWED, Exit.UNAVAILABLE)
 _STYLES: Final = {"ok": "green", "wrong": "red", "skipped": "yellow"}
 
 
-class CheckOutcome(StrEnum):
-    """The outcome of a check."""
-
-    OK = "ok"
-    WRONG = "wrong"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRow:
-    """The result of one check; ``code`` and ``request_id`` are those of an error answer."""
-
-    check: str
-    outcome: CheckOutcome
-    seen: str
-    milliseconds: int = 0
-    code: str | None = None
-    request_id: str | None = None
+CheckRow: TypeAlias = dict[str, Any]
+"""The result of one check; ``code`` and ``request_id`` are those of an error answer."""
 
 
 class WrongAnswer(Exception):
@@ -213,7 +196,7 @@ def smoke_command(session: CliSession) -> Exit:
     with _cleaning_up(smoke, left):
         rows += _checked(session, smoke)
     _show(session, smoke, rows, left, (session.now() - began).total_seconds())
-    wrong = any(row.outcome is not CheckOutcome.OK for row in rows)
+    wrong = any(row["outcome"] != "ok" for row in rows)
     return Exit.FAILED if wrong or left else Exit.DONE
 
 
@@ -224,31 +207,31 @@ def _checked(session: CliSession, smoke: Smoke) -> Iterator[CheckRow]:
     """
     failed = ""
     for title, check in _CHECKS:
+        row: CheckRow = {"check": title, "outcome": "ok", "seen": "", "milliseconds": 0}
+        row |= {"code": None, "request_id": None}
         if failed:
-            yield CheckRow(title, CheckOutcome.SKIPPED, f"needs “{failed}”")
+            yield row | {"outcome": "skipped", "seen": f"needs “{failed}”"}
             continue
         began = time.perf_counter()
-        wrong: Exception | None = None
-        seen = ""
         try:
-            seen = check(smoke)
+            row["seen"] = check(smoke)
         except (HeadraceError, WrongAnswer, msgspec.DecodeError) as error:
-            wrong, failed = error, title
-        if wrong is not None and title in _VITAL:
-            if isinstance(wrong, HeadraceError) and exit_of(wrong) in _ENDS:
-                raise wrong
-            raise Failed(f"{session.address()}: {wrong}; {session.named_by()}")
-        yield _row(title, seen, wrong, round((time.perf_counter() - began) * 1000))
+            failed = title
+            if title in _VITAL:
+                if isinstance(error, HeadraceError) and exit_of(error) in _ENDS:
+                    raise
+                text = f"{session.address()}: {error}; {session.named_by()}"
+                raise Failed(text) from error
+            row |= {"outcome": "wrong", **_fault(error)}
+        yield row | {"milliseconds": round((time.perf_counter() - began) * 1000)}
 
 
-def _row(title: str, seen: str, wrong: Exception | None, milliseconds: int) -> CheckRow:
-    if wrong is None:
-        return CheckRow(title, CheckOutcome.OK, seen, milliseconds)
-    if not isinstance(wrong, HeadraceError):
-        return CheckRow(title, CheckOutcome.WRONG, str(wrong), milliseconds)
-    code, request = wrong.answered_code or wrong.code, wrong.request_id
-    text = f"{code}: {wrong}" + (f" (request {request})" if request else "")
-    return CheckRow(title, CheckOutcome.WRONG, text, milliseconds, code, request)
+def _fault(error: Exception) -> CheckRow:
+    if not isinstance(error, HeadraceError):
+        return {"seen": str(error)}
+    code, request = error.answered_code or error.code, error.request_id
+    text = f"{code}: {error}" + (f" (request {request})" if request else "")
+    return {"seen": text, "code": code, "request_id": request}
 
 
 @contextmanager
@@ -281,16 +264,16 @@ def _show(
     left: list[dict[str, str]],
     seconds: float,
 ) -> None:
-    counts = Counter(dict.fromkeys(CheckOutcome, 0))
-    counts.update(row.outcome for row in rows)
+    counts = Counter(dict.fromkeys(_STYLES, 0))
+    counts.update(row["outcome"] for row in rows)
     if session.json:
         found = {"url": session.address(), "name": smoke.queue, "seconds": round(seconds, 1)}
         document({**found, "counts": counts, "checks": rows, "left_behind": left})
         return
     made = grid("Check", "Outcome", "Seen", "ms", right=("ms",))
     for row in rows:
-        outcome = cell(row.outcome.value, _STYLES[row.outcome])
-        made.add_row(cell(row.check), outcome, cell(row.seen), cell(row.milliseconds))
+        outcome = cell(row["outcome"], _STYLES[row["outcome"]])
+        made.add_row(cell(row["check"]), outcome, cell(row["seen"]), cell(row["milliseconds"]))
     write(made)
     parts = ", ".join(f"{number} {outcome}" for outcome, number in counts.items() if number)
     session.note(f"{amount(len(rows), 'check')}: {parts}, in {span(seconds)}.")

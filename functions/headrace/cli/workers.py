@@ -14,13 +14,13 @@ import click
 
 from headrace import garbage
 from headrace.cli import params
-from headrace.cli.commands import CliCommand, CliGroup, queue_names, split
+from headrace.cli.commands import CliCommand, CliGroup, query_option, queue_names, split
 from headrace.cli.doctor import SILENT_SECONDS
 from headrace.cli.outbox import relaying
 from headrace.cli.output import Column, answer, done, span, table, when
 from headrace.cli.params import TIME
 from headrace.cli.processes import RECYCLE, Supervisor
-from headrace.cli.session import CliSession, Exit, Failed
+from headrace.cli.session import CliSession, Exit, Failed, need_packages
 from headrace.domain.errors import HeadraceError, InvalidRequest
 from headrace.wire.service import WorkerSeen
 
@@ -197,60 +197,58 @@ def _work(
     if options["log_format"] is None and not logs.is_configured():
         options["log_format"] = "text"
     client = session.connect(codec=found.codec) if named else session.given_client
-    with _metrics(prometheus) as observers:
-        try:
-            worker = Worker(found, client=client, app_path=path, observers=observers, **options)
-        except InvalidRequest as error:
-            if any(one.field in ("url", "key") for one in error.errors):
-                session.connect()  # says how to name them
-            raise
-        garbage.leave_loaded()
-        _register_queues(prometheus, client or found.client, list(worker.settings.queues))
-        with relaying(session, outbox, found, client, burst=burst):
-            worker.run(burst=burst)
+    observers = _observers(prometheus)
+    try:
+        worker = Worker(found, client=client, app_path=path, observers=observers, **options)
+    except InvalidRequest as error:
+        if any(one.field in ("url", "key") for one in error.errors):
+            session.connect()  # says how to name them
+        raise
+    garbage.leave_loaded()
+    with (
+        _metrics(prometheus, client or found.client, list(worker.settings.queues)),
+        relaying(session, outbox, found, client, burst=burst),
+    ):
+        worker.run(burst=burst)
     if worker.recycled:
         return RECYCLE
     return Exit.UNAVAILABLE if worker.unreported_tasks else Exit.DONE
 
 
-@contextmanager
-def _metrics(where: tuple[str, int] | None) -> "Iterator[Sequence[Observer]]":
-    """Serve Prometheus metrics while this lasts, if host and port are given."""
-    if where is None:
-        yield ()
-        return
-    try:
-        from prometheus_client import start_http_server  # noqa: PLC0415 (an extra)
-
-        from headrace.client.worker.telemetry.prometheus import (  # noqa: PLC0415 (an extra)
-            PrometheusMetrics,
-        )
-    except ModuleNotFoundError as error:
-        raise Failed("--prometheus needs a package: pip install 'headrace[prometheus]'") from error
-    host, port = where
-    server, thread = start_http_server(port, host)
-    try:
-        yield [PrometheusMetrics()]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _register_queues(
-    served: tuple[str, int] | None, client: "Client", queues: Sequence[str]
-) -> None:
-    """Add the state of *queues* to the metrics of this process, if these are served."""
+def _observers(served: tuple[str, int] | None) -> "list[Observer]":
+    """Return what counts tasks, if metrics are *served*."""
     if served is None:
-        return
-    from prometheus_client import REGISTRY  # noqa: PLC0415 (an extra)
+        return []
+    need_packages("--prometheus needs", ["prometheus_client"], "'headrace[prometheus]'")
+    from headrace import PrometheusMetrics  # noqa: PLC0415 (an extra)
 
-    from headrace.client.worker.telemetry.queues import (  # noqa: PLC0415 (an extra)
+    return [PrometheusMetrics()]
+
+
+@contextmanager
+def _metrics(
+    served: tuple[str, int] | None, client: "Client", queues: Sequence[str]
+) -> Iterator[None]:
+    """Serve the metrics of this process and of *queues* in the block, if an address is given."""
+    if served is None:
+        yield
+        return
+    from prometheus_client import REGISTRY, start_http_server  # noqa: PLC0415 (an extra)
+
+    from headrace.client.worker.telemetry.prometheus import (  # noqa: PLC0415 (an extra)
         QueueMetrics,
         queues_of,
     )
 
     REGISTRY.register(QueueMetrics(lambda: queues_of(client, queues)))
+    host, port = served
+    server, thread = start_http_server(port, host)
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def load_app(name: str) -> "tuple[str, App]":
@@ -305,7 +303,7 @@ def worker_command() -> None:
 
 
 @worker_command.command("list", example="headrace worker list --query 'queue:mail state:late'")
-@click.option("--query", metavar="TEXT", help="A query as in the console: 'queue:mail state:late'.")
+@query_option("queue:mail state:late")
 @click.pass_obj
 def list_workers(session: CliSession, query: str | None) -> None:
     """List the workers that sent a heartbeat in the last five minutes.

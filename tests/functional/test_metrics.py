@@ -10,8 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from headrace import Client
-from headrace.client.worker.telemetry.prometheus import PrometheusMetrics
-from headrace.client.worker.telemetry.queues import QueueMetrics, queues_of
+from headrace.client.worker.telemetry.prometheus import PrometheusMetrics, QueueMetrics, queues_of
 from headrace.testing import MemoryService
 from infra.launch import Launched, launched
 from tests.waiting import until

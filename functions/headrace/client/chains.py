@@ -2,24 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from headrace.client.sending import RESULTS, FunctionCall, SpawnedTask, WithResult, check_call
-from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
+from headrace.client.workflow_runs import AsyncWorkflowRun, T_co, WorkflowRun
 from headrace.client.workflows import OnFailure, Workflow, results_named
 from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # known to every checker
-
     from headrace.client.aio import AsyncClient
     from headrace.client.client import Client
-
-    T_co = TypeVar("T_co", covariant=True, default=Any)
-else:
-    from typing import TypeVar
-
-    T_co = TypeVar("T_co", covariant=True)
 
 T = TypeVar("T")
 

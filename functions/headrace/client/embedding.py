@@ -11,6 +11,7 @@ from headrace.client.address import Address, FileAddress, TablesAddress
 from headrace.domain.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from headrace.embedded.timers import EmbeddedTimers
     from headrace.embedded.transport import AsyncEmbeddedConnections, EmbeddedConnections
 
 
@@ -57,25 +58,6 @@ def care_of(address: FileAddress) -> FileCare:
     return file_store(opened(address))
 
 
-class TimersBeside(Protocol):
-    """A block during which timers run."""
-
-    def __enter__(self) -> object:
-        """Begin."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """End."""
-        ...
-
-    def catch_up(self) -> bool:
-        """Count all writes until now; return False if another process does this.
-
-        Raises Unavailable.
-        """
-        ...
-
-
 class TimersElsewhere:
     """A block for services whose timers run in another process."""
 
@@ -91,7 +73,7 @@ class TimersElsewhere:
         return False
 
 
-def timers_of(address: Address) -> TimersBeside:
+def timers_of(address: Address) -> "EmbeddedTimers | TimersElsewhere":
     """Return a block during which the timers of a file run; other services have their own."""
     if not isinstance(address, FileAddress):
         return TimersElsewhere()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict, Unpack
 
 from headrace.client.calls import batches
 from headrace.client.calls.batches import member_id
@@ -22,25 +22,11 @@ from headrace.wire.base import JsonValue, Unreadable
 from headrace.wire.batches import BatchSeen
 from headrace.wire.tasks import Enqueued, Task
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from headrace.client.aio import AsyncClient
+    from headrace.client.client import Client
 
 _CALL_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
-
-
-class _Runs(Protocol):
-    """A client."""
-
-    @property
-    def codec(self) -> Codec: ...
-    def run(self, operation: Operation[T]) -> T: ...
-
-
-class _AsyncRuns(Protocol):
-    """A client for an event loop."""
-
-    @property
-    def codec(self) -> Codec: ...
-    async def run(self, operation: Operation[T]) -> T: ...
 
 
 class BatchFields(TypedDict, total=False):
@@ -184,7 +170,7 @@ def _task(queue: str, payload: JsonValue, fields: dict[str, Any]) -> SpawnedTask
 class BatchWriter(_Filling):
     """A batch that is filled in a ``with`` block; see ``Client.batch``."""
 
-    def __init__(self, client: _Runs, id: str | None, fields: BatchFields) -> None:
+    def __init__(self, client: "Client", id: str | None, fields: BatchFields) -> None:
         super().__init__(client.codec, id, fields)
         self._client = client
 
@@ -223,7 +209,7 @@ class BatchWriter(_Filling):
 class AsyncBatchWriter(_Filling):
     """A batch that is filled in an ``async with`` block; see ``AsyncClient.batch``."""
 
-    def __init__(self, client: _AsyncRuns, id: str | None, fields: BatchFields) -> None:
+    def __init__(self, client: "AsyncClient", id: str | None, fields: BatchFields) -> None:
         super().__init__(client.codec, id, fields)
         self._client = client
 

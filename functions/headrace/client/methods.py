@@ -14,7 +14,6 @@ from headrace.client.calls import (
     Consumed,
     PagedCall,
     SteppedCall,
-    actions,
     batches,
     many,
     queues,
@@ -181,12 +180,12 @@ class ClientMethods:
 
     # ------------------------------------------------------------------------------------ actions
 
-    begin_action = _sent(actions.begin_action)
-    list_actions = _listed(actions.list_actions)
-    get_action = _sent(actions.get_action)
-    pause_action = _sent(actions.pause_action)
-    resume_action = _sent(actions.resume_action)
-    cancel_action = _sent(actions.cancel_action)
+    begin_action = _sent(many.begin_action)
+    list_actions = _listed(many.list_actions)
+    get_action = _sent(many.get_action)
+    pause_action = _sent(many.pause_action)
+    resume_action = _sent(many.resume_action)
+    cancel_action = _sent(many.cancel_action)
 
     # ------------------------------------------------------------------------------------ batches
 

@@ -9,7 +9,7 @@ the caller.
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack
 
 from headrace.client.calls import (
     ApiCall,
@@ -28,6 +28,9 @@ from headrace.domain import limits
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound, VersionMismatch
 from headrace.wire.queues import Queue
 from headrace.wire.tasks import Enqueued, Reported
+
+if TYPE_CHECKING:
+    from headrace.client.app.clients import AppQueues
 
 T = TypeVar("T")
 S = TypeVar("S", bound=CallStep)
@@ -180,14 +183,6 @@ def report(queue: str, reports: Sequence[Report]) -> Operation[list[Reported]]:
 # ------------------------------------------------------------------------------- queues of an app
 
 
-class QueueMaker(Protocol):
-    """Makes queues as an app declares them."""
-
-    def make(self, name: str, missing: NotFound) -> Operation[None]:
-        """Make a queue.  Raises NotFound naming the command when it may not be made."""
-        ...
-
-
 def with_queues(calls: Iterable[object], steps: Callable[[], Operation[T]]) -> Operation[T]:
     """Return the result of *steps*; make queues of *calls* that are missing, and try once more.
 
@@ -207,9 +202,9 @@ def _make_missing(calls: Iterable[object], refusal: NotFound | InvalidRequest) -
     fields = [error.field for error in refusal.errors]
     if isinstance(refusal, InvalidRequest) and not any(one.endswith("queue") for one in fields):
         return False
-    makers: dict[str, QueueMaker] = {}
+    makers: dict[str, AppQueues] = {}
     for call in calls:
-        maker: QueueMaker | None = getattr(call, "queue_maker", None)
+        maker: AppQueues | None = getattr(call, "queue_maker", None)
         if maker is not None:
             makers.setdefault(str(getattr(call, "queue")), maker)  # noqa: B009  a call has one
     made = False

@@ -24,7 +24,7 @@ from headrace.domain.task import KeyHeld, Level, Overwritable
 from headrace.wire.tasks import LeasedTask, Task
 
 if TYPE_CHECKING:
-    from headrace.client.operations import QueueMaker
+    from headrace.client.app.clients import AppQueues
 
 Seconds: TypeAlias = float
 ResultOf: TypeAlias = Callable[[Task], Any]
@@ -153,7 +153,7 @@ class FunctionCall(SpawnedTask, WithResult[R_co]):
     """
 
     result_of: ResultOf = field(compare=False, repr=False, metadata={"sent": False})
-    queue_maker: "QueueMaker | None" = field(
+    queue_maker: "AppQueues | None" = field(
         default=None, compare=False, repr=False, metadata={"sent": False}
     )
 
@@ -170,7 +170,7 @@ def spawned(queue: str, task: NewTask, **others: Any) -> SpawnedTask:  # noqa: A
 
 
 def make_call(
-    queue: str, task: NewTask, result_of: ResultOf, queue_maker: "QueueMaker | None" = None
+    queue: str, task: NewTask, result_of: ResultOf, queue_maker: "AppQueues | None" = None
 ) -> FunctionCall[Any]:
     """Return *task* as one of *queue* whose result *result_of* reads."""
     fields = _fields(task)

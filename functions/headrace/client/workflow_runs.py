@@ -5,10 +5,10 @@ batch that makes the task shows its id.  If a step before it is dead, or the wor
 the turn never comes, and the wait raises TaskDead.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
@@ -36,20 +36,6 @@ else:
 T = TypeVar("T")
 
 
-class StepsPlan(Protocol):
-    """What is known of the steps of a workflow before it runs."""
-
-    @property
-    def steps(self) -> Collection[str]:
-        """Their names."""
-
-    def roots(self, id: str) -> Mapping[str, str]:
-        """The tasks of the steps that wait for none, by their names, in the workflow of this id."""
-
-    def before(self, name: str) -> set[str]:
-        """The nodes that make a step come, itself among them."""
-
-
 @dataclass(frozen=True, slots=True)
 class StepsLook:
     """The tasks of steps, by their names; None for those whose turn has not come."""
@@ -71,7 +57,7 @@ class StepsWaiting:
     """
 
     id: str
-    plan: StepsPlan
+    plan: "Workflow[Any]"
     names: Sequence[str]
     _made: dict[str, str] = field(init=False)  # the known tasks of steps
     _needed: set[str] = field(init=False)

@@ -14,7 +14,7 @@ Everything has ids made from the workflow's, so starting one again under its id 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, overload
 
 from headrace.client.calls import ApiCall
 from headrace.client.calls.batches import create_batch
@@ -31,7 +31,7 @@ from headrace.client.sending import (
 )
 from headrace.client.settings import utc_now
 from headrace.client.workflow_graph import WorkflowGraph
-from headrace.client.workflow_runs import AsyncWorkflowRun, WorkflowRun
+from headrace.client.workflow_runs import AsyncWorkflowRun, T_co, WorkflowRun
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
@@ -40,16 +40,8 @@ from headrace.domain.workflow import STEP_TAG, WORKFLOW_TAG, is_relay, part_id, 
 from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar  # known to every checker
-
     from headrace.client.aio import AsyncClient
     from headrace.client.client import Client
-
-    T_co = TypeVar("T_co", covariant=True, default=Any)
-else:
-    from typing import TypeVar
-
-    T_co = TypeVar("T_co", covariant=True)
 
 T = TypeVar("T")
 

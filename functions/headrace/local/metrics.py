@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from headrace.client.worker.telemetry.queues import QueueFigures, QueueMetrics
+from headrace.client.worker.telemetry.prometheus import QueueFigures, QueueMetrics
 from headrace.domain.access import Permission
 from headrace.domain.errors import HeadraceError, Unauthenticated, Unavailable
 from headrace.domain.limits import LIST_PAGE

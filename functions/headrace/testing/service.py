@@ -156,13 +156,7 @@ class MemoryService:
     ) -> Client:
         """Return a client with another *key*, as one made by ``client.create_key``."""
         return SimulatedClient(
-            self.url,
-            key or self.key,
-            service=self,
-            codec=codec,
-            retries=_RETRIES,
-            transport=transport or self.transport,
-            sleep=lambda _: None,
+            **self._settings(key, codec, transport), service=self, sleep=lambda _: None
         )
 
     def connect_async(
@@ -173,15 +167,19 @@ class MemoryService:
         transport: httpx.MockTransport | None = None,
     ) -> AsyncClient:
         """Return a client for an event loop with another *key*."""
-        return AsyncSimulatedClient(
-            self.url,
-            key or self.key,
-            service=self,
-            codec=codec,
-            retries=_RETRIES,
-            transport=transport or self.transport,
-            sleep=lambda _: asyncio.sleep(0),
-        )
+        settings = self._settings(key, codec, transport)
+        return AsyncSimulatedClient(**settings, service=self, sleep=lambda _: asyncio.sleep(0))
+
+    def _settings(
+        self, key: str | None, codec: Codec, transport: httpx.MockTransport | None
+    ) -> dict[str, Any]:
+        return {
+            "url": self.url,
+            "key": key or self.key,
+            "codec": codec,
+            "retries": _RETRIES,
+            "transport": transport or self.transport,
+        }
 
     @contextmanager
     def serving(

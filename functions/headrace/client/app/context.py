@@ -5,23 +5,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration
-from headrace.client.app.ended_batch import Clients, EndedBatch
+from headrace.client.app.ended_batch import EndedBatch
 from headrace.client.app.execution import AttemptControl
 from headrace.client.app.options import CallOptions, Options
 from headrace.client.app.outcomes import Cancelled, Reject
 from headrace.client.codec import Codec, JsonValue
 from headrace.client.current import traced, traced_move
 from headrace.client.options import named
-from headrace.client.sending import NewTask, SpawnedTask, carried, spawned
+from headrace.client.sending import SpawnedTask, carried, spawned
 from headrace.domain import limits
 from headrace.domain.errors import LeaseLost, PayloadTooLarge
 from headrace.domain.workflow import WORKFLOW_TAG
 from headrace.safe_logging import safe_logger
 from headrace.wire.tasks import LeasedTask
+
+if TYPE_CHECKING:
+    from headrace.client.app.clients import AppClients
+    from headrace.client.app.function import TaskFunction
+
+    Task: TypeAlias = TaskFunction[..., Any, ..., Any]
 
 _log: Final = safe_logger("headrace.task")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,15 +47,6 @@ class MoveTarget:
     tags: dict[str, str] | None
 
 
-class SpawnTarget(Protocol):
-    """What a task may be moved to, or spawned for: a task function."""
-
-    @property
-    def queue(self) -> str: ...
-    def envelope(self, args: Mapping[str, Any], /) -> Mapping[str, Any]: ...
-    def new_task(self, args: Mapping[str, Any], options: Options, /) -> NewTask: ...
-
-
 class Context:
     """One attempt at one task.
 
@@ -66,7 +63,7 @@ class Context:
         now: Callable[[], datetime],
         hard_timeout: float | None = None,
         name: str = "unknown",
-        clients: Clients | None = None,
+        clients: "AppClients | None" = None,
     ) -> None:
         self._control = control
         self._codec = codec
@@ -200,7 +197,7 @@ class Context:
 
     def move(
         self,
-        target: str | SpawnTarget,
+        target: "str | Task",
         payload: JsonValue = None,
         *,
         delay: Duration = 0,
@@ -234,7 +231,7 @@ class Context:
     @named
     def spawn(
         self,
-        target: str | SpawnTarget,
+        target: "str | Task",
         payload: JsonValue = None,
         **chosen: Unpack[CallOptions],
     ) -> None:

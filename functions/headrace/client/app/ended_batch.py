@@ -1,8 +1,8 @@
 """The batch that made a task: its members and their results, for a handler."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from headrace.client.app.outcomes import Reject
 from headrace.client.calls.batches import batch_results, get_batch, member_id
@@ -16,28 +16,8 @@ from headrace.domain.workflow import STEP_TAG, root_id
 from headrace.wire.batches import BatchResult, BatchResults
 from headrace.wire.tasks import BatchEnd, Task
 
-T = TypeVar("T")
-
-
-class ResultsClient(Protocol):
-    """The client that asks for the members of a batch."""
-
-    def run(self, operation: Operation[T]) -> T: ...
-
-
-class AsyncResultsClient(Protocol):
-    """The same for an event loop."""
-
-    def run(self, operation: Operation[T]) -> Awaitable[T]: ...
-
-
-class Clients(Protocol):
-    """The clients of the app that an attempt belongs to."""
-
-    @property
-    def client(self) -> ResultsClient: ...
-    @property
-    def async_client(self) -> AsyncResultsClient: ...
+if TYPE_CHECKING:
+    from headrace.client.app.clients import AppClients
 
 
 class EndedBatch:
@@ -48,7 +28,7 @@ class EndedBatch:
     """
 
     def __init__(
-        self, end: BatchEnd, clients: Clients | None, codec: Codec, *, workflow: str
+        self, end: BatchEnd, clients: "AppClients | None", codec: Codec, *, workflow: str
     ) -> None:
         self._end, self._clients, self._codec, self._workflow = end, clients, codec, workflow
         self.id, self.total = end.id, end.total
@@ -93,7 +73,7 @@ class EndedBatch:
         """Do what results_of() does, from an event loop."""
         return await self._known().async_client.run(self._results_of(arguments))
 
-    def _known(self) -> Clients:
+    def _known(self) -> "AppClients":
         if self._clients is None:
             raise RuntimeError("this attempt has no client to ask for the members of its batch")
         return self._clients

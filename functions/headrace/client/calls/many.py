@@ -13,6 +13,7 @@ from headrace.client.calls import (
     PagedCall,
     RawAnswer,
     SteppedCall,
+    gets,
     instant_text,
     lists,
     params_of,
@@ -25,6 +26,7 @@ from headrace.client.calls import (
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, Level, State
+from headrace.wire.actions import Actions, ActionSeen
 from headrace.wire.tasks import Bulk, Count, Task, Tasks
 
 ActionName: TypeAlias = Literal["delete", "restart", "run", "move", "cancel"]
@@ -239,6 +241,63 @@ def _bulk(
     call = posts(path_of("queues", queue, "tasks", action), reads(Bulk), body)
     return replace(call, key=None) if dry_run else call
 
+
+# ------------------------------------------------------------ actions in the background
+
+
+def begin_action(
+    action: ActionName,
+    queues: Sequence[str],
+    *,
+    all: bool = False,
+    to_queue: str | None = None,
+    undo_in_seconds: float | None = None,
+    reason: str | None = None,
+    **filters: Unpack[TaskFilters],
+) -> ApiCall[ActionSeen]:
+    """Have the service act on the tasks of *queues* that the filters hold for, or on *all*.
+
+    The action runs in the background; ``get_action`` says how far it is.
+    *to_queue* is where a move goes; what is deleted ``undo`` can bring back within
+    *undo_in_seconds*, by the answer's ``undos``.
+    Raises NotFound for a queue, and InvalidRequest naming the field.
+    """
+    fields = without_none(to_queue=to_queue, undo_in_seconds=undo_in_seconds, reason=reason)
+    body = {"action": action, "queues": list(queues), "filter": filter_body(filters, all=all)}
+    return posts(path_of("actions"), reads(ActionSeen), body | fields)
+
+
+def list_actions(*, queue: str | None = None, query: str | None = None) -> PagedCall[ActionSeen]:
+    """Go through the actions of the last 30 days, the latest first; of *queue* only.
+
+    *query* narrows that, in the language of the console's search boxes: ``status:running``.
+    Raises InvalidRequest that says where it is wrong.
+    """
+    params = params_of(queue=queue, query=query, limit=limits.LIST_PAGE)
+    return lists(path_of("actions"), Actions, lambda page: page.actions, params)
+
+
+def get_action(id: str) -> ApiCall[ActionSeen]:
+    """Return how far an action is.  Raises NotFound."""
+    return gets(ActionSeen, "actions", id)
+
+
+def pause_action(id: str) -> ApiCall[ActionSeen]:
+    """Let an action rest.  Raises NotFound, and Finished for one that is over."""
+    return posts(path_of("actions", id, "pause"), reads(ActionSeen))
+
+
+def resume_action(id: str) -> ApiCall[ActionSeen]:
+    """Let an action go on that rests.  Raises as ``pause_action``."""
+    return posts(path_of("actions", id, "resume"), reads(ActionSeen))
+
+
+def cancel_action(id: str) -> ApiCall[ActionSeen]:
+    """End an action where it is; what is done stays done.  Raises as ``pause_action``."""
+    return posts(path_of("actions", id, "cancel"), reads(ActionSeen))
+
+
+# ------------------------------------------------------------------------------ filters
 
 _STATE_GROUPS: Final = ("pending", "running", "failed")
 

@@ -4,7 +4,7 @@ import random
 
 from pyspark.sql import SparkSession
 
-from headrace.domain import filters as service
+from headrace.domain import fingerprints as service
 from headrace.domain.fingerprints import MESSAGE
 from headrace.spark.lake import tables as lake
 

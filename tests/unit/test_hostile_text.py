@@ -19,7 +19,7 @@ from console.chalicelib.setting_fields import read_settings, texts_of
 from headrace.client.app.signature import Signature
 from headrace.domain import (
     access,
-    filters,
+    fingerprints,
     indexing,
     list_query,
     query,
@@ -68,7 +68,7 @@ PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "settings form": read_form,
     "length of time": times.read_duration,
     "cron": read_cron,
-    "fingerprint": lambda text: filters.fingerprint(text, text),
+    "fingerprint": lambda text: fingerprints.fingerprint(text, text),
     "pattern of queues": lambda text: access.covers(text, "a" * 128),
     "name in a pattern": lambda text: access.covers("a*a*a*b", text),
     "argument of an Enum": lambda text: PAINT.typed({"colour": text, "size": "s"}),

@@ -81,11 +81,15 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A button of a form, and the value that it sends; empty for a form with one button."""
+    """A button of a form, and the value that it sends; empty for a form with one button.
+
+    Without a ``label`` the text is its name.
+    """
 
     value: str
     text: str
     danger: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)

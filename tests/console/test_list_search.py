@@ -18,7 +18,7 @@ PATHS = {
     "queues": "/console",
     "workers": "/console/workers",
     "schedules": "/console/schedules",
-    "batches": "/console/batches",
+    "workflows": "/console/workflows",
     "keys": "/console/keys",
     "activity": "/console/activity",
 }
@@ -83,7 +83,7 @@ class Sought:
         Sought("queues", "paused:yes", ("news",)),
         Sought("workers", "version:1.5 queue:news", ("bob:2",)),
         Sought("schedules", "paused:yes queue:mail", ("nightly",)),
-        Sought("batches", "state:ended", ("night",)),
+        Sought("workflows", "state:finished", ("night",)),
         Sought("keys", "queue:mail role:viewer", ("desk",)),
         Sought("activity", "house", ("moved house",)),
         Sought("activity", "action:pause queue:news", ("Paused news",)),
@@ -131,7 +131,7 @@ def test_what_payloads_call_is_not_told_to_those_who_may_not_see_them(full: Brow
     ("name", "head", "first"),
     [
         ("workers", "Last seen", "bob:2"),
-        ("batches", "Ended", "night"),
+        ("workflows", "Ended", "night"),
         ("activity", "What", "Created key"),
     ],
 )

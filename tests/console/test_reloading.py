@@ -9,6 +9,7 @@ import pytest
 
 from console.app import app
 from headrace.domain.access import Role
+from headrace.domain.operate import BulkAction
 from headrace.domain.worker import WorkerHeartbeat
 from headrace.ops.operators.keys import BOOTSTRAP
 from tests.console.conftest import KEY, Browser
@@ -66,10 +67,13 @@ def _deleted(browser: Browser) -> str:
     return browser.submit(asked.page, "/delete").headers["location"]
 
 
-def _batch(browser: Browser) -> str:
+def _batch(browser: Browser, *, dead: bool = False) -> str:
     browser.use.task_batches.create({}, batch_id="night", total=2)
-    browser.put("mail", "{}", batches=("night",))
-    return "/console/batches/night"
+    [task_id] = browser.put("mail", "{}", batches=("night",))
+    if dead:
+        browser.use.bulk.by_ids("mail", BulkAction.CANCEL, [task_id])
+        browser.record()
+    return "/console/workflows/night"
 
 
 def _ticked(browser: Browser) -> Sent:
@@ -122,8 +126,11 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     ),
     "/console/undo": lambda browser: Sent(_deleted(browser), "/console/undo"),
     "/console/queues/{queue}/delete": lambda _: Sent(f"{HERE}/delete", "/delete", {"name": "mail"}),
-    "/console/batches/{id}/cancel": lambda browser: Sent(f"{_batch(browser)}/cancel", "/cancel"),
-    "/console/batches/{id}/recount": lambda browser: Sent(_batch(browser), "/recount"),
+    "/console/workflows/{id}/cancel": lambda browser: Sent(f"{_batch(browser)}/cancel", "/cancel"),
+    "/console/workflows/{id}/recount": lambda browser: Sent(_batch(browser), "/recount"),
+    "/console/workflows/{id}/restart": lambda browser: Sent(
+        _batch(browser, dead=True), "/night/restart"
+    ),
     "/console/queues/{queue}/matching": lambda _: Sent(
         f"{HERE}?state=DEAD", "/mail/matching", {"action": "delete"}
     ),

@@ -53,7 +53,7 @@ _ALL: Final[tuple[SearchedList[Any], ...]] = (
         "queue and name", details=frozenset({"task"}),
     ),
     SearchedList(
-        "batches", "batch", urls.BATCHES, Permission.READ, "state:open dead:yes",
+        "workflows", "workflow", urls.WORKFLOWS, Permission.READ, "state:stalled dead:yes",
         "id", {"name": "id"},
     ),
     SearchedList(

@@ -20,7 +20,7 @@ ENTRIES: Final = (
     ("Errors", urls.ERRORS, Permission.LIST),
     ("Workers", urls.WORKERS, Permission.LIST),
     ("Schedules", urls.SCHEDULES, Permission.READ),
-    ("Workflows", urls.BATCHES, Permission.READ),
+    ("Workflows", urls.WORKFLOWS, Permission.READ),
     ("Activity", urls.ACTIVITY, Permission.OPERATE),
 )
 """Text, route, and the permission that shows it."""

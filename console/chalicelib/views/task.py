@@ -148,7 +148,7 @@ def _batches(context: RequestContext, task: Task) -> Iterator[Fact]:
     for name, batch in named:
         with suppress(NotFound, Forbidden):
             context.use.task_batches.get(batch)
-            yield Fact(name, batch, url=context.url(urls.BATCH, id=batch))
+            yield Fact(name, batch, url=context.url(urls.WORKFLOW, id=batch))
 
 
 def _children(context: RequestContext, task: Task) -> tuple[StepBranch, ...]:

@@ -12,7 +12,7 @@ if three conditions hold:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final, Self
@@ -22,6 +22,9 @@ from headrace.domain.task import BatchEnd, Membership
 from headrace.domain.times import micros_of
 
 HASHES: Final = 2**64
+STALLED_AFTER: Final = timedelta(minutes=1)
+"""How long a batch must be stuck to count as stalled: its next member may not be counted yet."""
+
 DEAD_IDS: Final = 100
 """How many dead members a batch names."""
 
@@ -278,6 +281,17 @@ class TaskBatch:
         if self.created or (self.queues and ANY_QUEUE in self.made_for):
             return self.queues
         return (*self.queues, *self.made_for)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether nothing runs, members are missing, and a dead one may be the reason."""
+        over = self.finished_at is not None or self.cancelled_at is not None
+        missing = self.total is not None and self.direct < self.total
+        return missing and self.dead > 0 and self.live == 0 and not over and self.part_of is None
+
+    def is_stalled(self, now: datetime) -> bool:
+        """Return whether the batch is stuck, and not only since a moment ago."""
+        return self.stuck and self.counted_at is not None and self.counted_at <= now - STALLED_AFTER
 
     @property
     def ended(self) -> int:

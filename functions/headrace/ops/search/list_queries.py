@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from headrace.domain import access, limits
@@ -28,12 +29,18 @@ _TEXT: Final = text_of(limits.WORKER_BYTES)
 _REASON: Final = text_of(limits.REASON_BYTES)
 
 
-def _batch_state(batch: TaskBatch) -> str:
+def batch_state(batch: TaskBatch, now: datetime) -> str:
+    """Return the state of a batch in a word of ``BATCH_STATES``."""
     if batch.cancelled_at is not None:
         return "cancelled"
     if batch.finished_at is not None:
-        return "ended"
+        return "finished"
+    if batch.is_stalled(now):
+        return "stalled"
     return "open" if batch.total is None else "running"
+
+
+BATCH_STATES: Final = ("open", "running", "stalled", "finished", "cancelled")
 
 
 def _of_key(wanted: str, pattern: str) -> bool:
@@ -80,9 +87,7 @@ WORKERS: Final[ListLanguage[LiveWorker]] = ListLanguage(
 BATCHES: Final[ListLanguage[TaskBatch]] = ListLanguage(
     {
         "id": ListKey(task_id, lambda one, _: [one.id], starts_with),
-        "state": ListKey(
-            one_of("open", "running", "ended", "cancelled"), lambda one, _: [_batch_state(one)]
-        ),
+        "state": ListKey(one_of(*BATCH_STATES), lambda one, now: [batch_state(one, now)]),
         "dead": ListKey(yes_or_no, lambda one, _: [one.dead > 0]),
         "queue": ListKey(queue_name, lambda one, _: one.queues),
     },
@@ -170,7 +175,7 @@ ERRORS: Final[ListLanguage[ErrorKind]] = ListLanguage(
 
 LANGUAGES: Final[dict[str, ListLanguage[Any]]] = {
     "workers": WORKERS,
-    "batches": BATCHES,
+    "workflows": BATCHES,
     "schedules": SCHEDULES,
     "keys": KEYS,
     "queues": QUEUES,

@@ -264,6 +264,8 @@ class BatchWrites(ServicePart):
                 return batch
             written = self._write(replace(changed, version=batch.version + 1), batch.version)
             if written is not None:
+                if batch.stuck and not written.stuck:
+                    self.store.drop_record(batch_records.STALLED, batch.id)
                 return written
         raise Unavailable("too many others count this batch at once")
 
@@ -295,6 +297,9 @@ class BatchWrites(ServicePart):
         batch = replace(batch, fired={**batch.fired, **fired})
         new = [birth for birth in births.values() if birth is not None]
         record = batch_records.to_record(batch)
+        if batch.stuck:  # before it: a reader of this name looks at the batch
+            mark = Record(batch_records.STALLED, batch.id, {}, expires_at=batch.expires_at)
+            self.store.renew_record(mark)
         if new:
             made = self.store.put_records([(record, replaces)], tasks=new)
         else:

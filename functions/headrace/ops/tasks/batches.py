@@ -30,7 +30,7 @@ from headrace.ops.shared.service_part import ServicePart
 from headrace.ops.tasks.batch_writes import Uncounted, missing_batch
 from headrace.ops.tasks.uploads import OffloadedTexts
 from headrace.store.base import Record
-from headrace.store.call_scope import draw_batch_id, not_shown, visible
+from headrace.store.call_scope import draw_batch_id, flat_rate, not_shown, visible
 from headrace.store.records import batches as batch_records
 
 _RESULT_BYTES: Final = 512  # of what else an answer says of one
@@ -168,22 +168,32 @@ class BatchOperations(ServicePart):
             now=self.now,
         )
 
+    def stalled(self, *, limit: int = 50) -> Sequence[TaskBatch]:
+        """Return up to *limit* stalled batches that the caller may see."""
+        with flat_rate():  # the cost must not disclose batches of others
+            records, _ = self.store.records(batch_records.STALLED, limit=limit)
+            found = [self.service.batch_writes.find(record.name) for record in records]
+        uncounted = list(self.service.counters.uncounted()) if any(found) else []
+        shown = [self._shown(batch, uncounted) for batch in found if batch is not None]
+        return [one for one in shown if one.is_stalled(self.now()) and visible_batch(one)]
+
     def delete(self, batch_id: str) -> None:
         """Forget a batch and its callbacks; its members stay.  Raises NotFound."""
         batch = self.get(batch_id)
         self.store.drop_record(batch_records.KIND, batch_id)
+        self.store.drop_record(batch_records.STALLED, batch_id)
         for event in batch.on:
             name = batch_records.callback_name(batch, event)
             self.store.drop_record(batch_records.CALLBACKS, name)
         self.service.batch_writes.names.forget(batch)
 
-    def results(self, batch_id: str) -> Sequence[Task]:
-        """Return the first existing members, in the order they were counted, without payloads.
+    def results(self, batch_id: str, *, payload: bool = False) -> Sequence[Task]:
+        """Return the first existing members, in the order they were counted.
 
         Members that the caller may not see are left out: a member may have moved to another queue.
         Raises NotFound for the batch.
         """
-        return [task for _, task in self._members(batch_id, 0)]
+        return [task for _, task in self._members(batch_id, 0, payload=payload)]
 
     def results_page(self, batch_id: str, texts: OffloadedTexts, cursor: str | None) -> Found[Task]:
         """Return as many of results() as one answer holds, each with its result from *texts*.
@@ -201,10 +211,12 @@ class BatchOperations(ServicePart):
             shown.append(task)
         return Found(tuple(shown), None)
 
-    def _members(self, batch_id: str, first: int) -> Iterator[tuple[int, Task]]:
+    def _members(
+        self, batch_id: str, first: int, *, payload: bool = False
+    ) -> Iterator[tuple[int, Task]]:
         """Yield the members of results() from the place *first* on, each with its place."""
         ids = self.service.batch_writes.names.members(self.get(batch_id))[first:]
-        found, now = self.store.read(ids, payload=False), self.now()
+        found, now = self.store.read(ids, payload=payload), self.now()
         for place, id_ in enumerate(ids, first):
             task = found.get(id_)
             if task is not None and not task.is_hidden(now) and visible(task.queue):

@@ -28,9 +28,9 @@ MAKES: Final = (BatchEvent.ENDED, BatchEvent.SUCCEEDED)
 class BatchStep:
     """A member of a batch, created or planned.
 
-    ``task_id`` is the id of the present or future task.  ``task`` is None before it is created and
-    after it was dropped.  The step waits for the steps ``after``; ``part`` counts their ends, and
-    is None if ``after`` is empty.
+    ``task_id`` is the id of the present or future task, ``payload`` that of a step to come.
+    ``task`` is None before it is created and after it was dropped.  The step waits for the steps
+    ``after``; ``part`` counts their ends, and is None if ``after`` is empty.
     """
 
     task_id: str
@@ -40,6 +40,7 @@ class BatchStep:
     task: Task | None
     part: TaskBatch | None = None
     after: tuple[str, ...] = ()
+    payload: str | None = None
 
     @property
     def made(self) -> bool:
@@ -101,12 +102,13 @@ def callbacks_of(
             )
 
 
-def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:
+def steps_of(batches: BatchOperations, whole: TaskBatch, *, details: bool = False) -> BatchSteps:
     """Return the first hundred members of a batch, and the steps of its parts.
 
-    They come without payloads, and without the steps that the caller may not see.
+    The steps that the caller may not see are left out.  With *details* they have payloads, and all
+    members are included that the batch names as dead.
     """
-    steps = {task.id: _step(task) for task in batches.results(whole.id)}
+    steps = {task.id: _step(task) for task in batches.results(whole.id, payload=details)}
     parts, members, waiting = list(islice(parts_of(batches, whole), PARTS + 1)), len(steps), 0
     for part in parts[:PARTS]:
         for task_id, _, callback in callbacks_of(batches, part):
@@ -114,14 +116,17 @@ def steps_of(batches: BatchOperations, whole: TaskBatch) -> BatchSteps:
             joined = tuple(Membership(one).batch_id for one in new.batches)
             waiting += whole.id in joined
             name = new.tags.get(STEP_TAG, "")
-            step = BatchStep(task_id, name, callback.queue, joined, None)
+            text = new.payload if details else None
+            step = BatchStep(task_id, name, callback.queue, joined, None, payload=text)
             if visible(callback.queue):
                 steps[task_id] = replace(steps.get(task_id, step), part=part)
     late = [step.task_id for step in steps.values() if step.task is None and step.made]
     roots = 0 if whole.created == whole.total else (whole.total or 0) - waiting
     first = [root_id(whole.id, place) for place in range(min(roots, RESULTS - members))]
-    late += [one for one in first if one not in steps]  # a birth is counted within a minute
-    read, now = batches.store.read(late, payload=False), batches.now()
+    dead = whole.dead_ids if details else ()
+    late += [one for one in (*first, *dead) if one not in steps]
+    # A birth is counted within a minute.
+    read, now = batches.store.read(dict.fromkeys(late), payload=details), batches.now()
     for task in read.values():
         if whole.key in task.batch_keys and visible(task.queue) and not task.is_hidden(now):
             known = steps.get(task.id)

@@ -23,6 +23,8 @@ from headrace.store.records.schedules import packed, unpacked
 KIND: Final = "batch"
 CALLBACKS: Final = "batch_on"
 MEMBERS: Final = "batch_members"
+STALLED: Final = "batch_stalled"
+"""Records that name batches that may be stalled, so that nobody has to read all batches."""
 
 
 def to_record(batch: TaskBatch) -> Record:

@@ -1,9 +1,10 @@
-"""Actions on a batch: cancel it with all its members, and recount it."""
+"""Actions on a workflow: cancel it with all its steps, restart a step, and recount it."""
 
 from functools import partial
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import FoundMembers, TaskBatch
+from headrace.domain.operate import BulkAction
 
 from .. import formatting, urls
 from ..forms import number_of_ours
@@ -11,6 +12,7 @@ from ..pages import Flash
 from ..parts import Confirm, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
+from .actions import ACTIONS, outcome_text, why
 from .confirm import ConfirmPage, Question, ask
 from .navigation import crumb
 from .queue_actions import CONTINUE_RECOUNT, recount_button, recounted_so_far, steps
@@ -22,25 +24,25 @@ def cancel_link(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:
         return ()
     if not context.allows(Permission.CANCEL):
         return ()
-    url = context.url(urls.CANCEL_BATCH, {BACK: context.back}, id=batch.id)
-    return (Link("Cancel the whole", url, danger=True),)
+    url = context.url(urls.CANCEL_WORKFLOW, {BACK: context.back}, id=batch.id)
+    return (Link("Cancel workflow…", url, danger=True),)
 
 
 def recount_form(context: RequestContext, batch: TaskBatch) -> Confirm | None:
     """Return the form that recounts the members of a batch; None if the key may not."""
     if not context.allows(Permission.OPERATE):
         return None
-    return recount_button(context, context.url(urls.RECOUNT_BATCH, id=batch.id))
+    return recount_button(context, context.url(urls.RECOUNT_WORKFLOW, id=batch.id))
 
 
-@routes.get(urls.CANCEL_BATCH, Permission.CANCEL)
+@routes.get(urls.CANCEL_WORKFLOW, Permission.CANCEL)
 def ask_cancel(context: RequestContext) -> ConfirmPage:
     """Say what a cancel would do, and ask whether to do it."""
     cancelled = number_of_ours(context.request.param("cancelled"), 0)
     return _ask_cancel(context, _batch(context), cancelled, context.cursor)
 
 
-@routes.post(urls.CANCEL_BATCH, Permission.CANCEL)
+@routes.post(urls.CANCEL_WORKFLOW, Permission.CANCEL)
 def cancel(context: RequestContext) -> Reply:
     """Cancel members for at most ten seconds."""
     batch, resumes = _batch(context), context.request.given("cursor")
@@ -49,17 +51,29 @@ def cancel(context: RequestContext) -> Reply:
     number += sum(step.cancelled for step in done)
     if done[-1].cursor is not None:
         rest = {"cursor": done[-1].cursor, "cancelled": number, BACK: context.back}
-        return Redirect(context.url(urls.CANCEL_BATCH, rest, id=batch.id))
+        return Redirect(context.url(urls.CANCEL_WORKFLOW, rest, id=batch.id))
     text = f"{formatting.count_of(number, 'task')} of {batch.id} cancelled."
-    here = context.url(urls.BATCH, {BACK: context.back}, id=batch.id)
+    here = context.url(urls.WORKFLOW, {BACK: context.back}, id=batch.id)
     return Redirect(here, Flash("done", text))
 
 
-@routes.post(urls.RECOUNT_BATCH, Permission.OPERATE)
+@routes.post(urls.RESTART_STEP, Permission.OPERATE)
+def restart_step(context: RequestContext) -> Reply:
+    """Restart a dead step, and show the workflow again."""
+    given = context.request.given
+    context.require(Permission.OPERATE, given("queue"))
+    answer = context.use.bulk.by_ids(given("queue"), BulkAction.RESTART, [given("task")])
+    here = context.url(urls.WORKFLOW, {BACK: context.back}, id=context.request.names["id"])
+    skipped = [why(one.outcome, one.detail) for one in answer.results if not one.changed]
+    text = outcome_text(ACTIONS[BulkAction.RESTART.value], answer.changed, skipped)
+    return Redirect(here, Flash(*text))
+
+
+@routes.post(urls.RECOUNT_WORKFLOW, Permission.OPERATE)
 def recount(context: RequestContext) -> Reply:
     """Recount the members and correct the batch, for at most ten seconds."""
     batch = _batch(context)
-    here = context.back or context.url(urls.BATCH, id=batch.id)
+    here = context.back or context.url(urls.WORKFLOW, id=batch.id)
     *_, step = steps(context, partial(context.use.batch_recounting.step, batch.id))
     found = step.found
     number = formatting.count_of(found.succeeded + found.dead, "member")
@@ -80,20 +94,20 @@ def _ask_cancel(
     live = formatting.count_of(batch.live, "member")
     so_far = f"{formatting.count_of(number, 'task')} cancelled so far. " if cursor else ""
     detail = (
-        f"{so_far}What waits or is in flight is dead then, cancelled, and no step is made any "
-        f"more: {live} counted as live. The batch takes no new members, ends, and calls back. "
-        "That cannot be undone; dead members can be restarted."
+        f"{so_far}Waiting and running steps end as dead, cancelled, and no further step starts: "
+        f"{live} live. The workflow takes no new members, finishes, and makes its callbacks. It "
+        "cannot be undone; dead steps can be restarted."
     )
     hidden = (Hidden("cursor", cursor), Hidden("cancelled", str(number))) if cursor else ()
     return ask(
         Question(
-            title="Cancel the whole?",
-            question=f"Cancel batch {batch.id} as a whole?",
+            title="Cancel workflow?",
+            question=f"Cancel workflow {batch.id} with all its steps?",
             detail=detail,
-            action=context.url(urls.CANCEL_BATCH, id=batch.id),
-            button="Go on cancelling" if cursor else "Cancel the whole",
+            action=context.url(urls.CANCEL_WORKFLOW, id=batch.id),
+            button="Continue cancelling" if cursor else "Cancel workflow",
             danger=True,
-            otherwise="Leave it as it is",
+            otherwise="Keep it",
             hidden=hidden,
         ),
         _crumbs(context, batch),
@@ -110,5 +124,5 @@ def _batch(context: RequestContext) -> TaskBatch:
 
 
 def _crumbs(context: RequestContext, batch: TaskBatch) -> tuple[Link, ...]:
-    every = crumb(context, "Batches", urls.BATCHES)
-    return (every, Link(batch.id, context.url(urls.BATCH, {BACK: context.back}, id=batch.id)))
+    every = crumb(context, "Workflows", urls.WORKFLOWS)
+    return (every, Link(batch.id, context.url(urls.WORKFLOW, {BACK: context.back}, id=batch.id)))

@@ -42,16 +42,21 @@ def is_current() -> bool:
         for file in (PROJECT_ROOT / folder).rglob("*")
         if file.is_file() and not {"__pycache__"} & {*file.parts} and ".egg-info" not in str(file)
     ]
-    sources.append(PROJECT_ROOT / "template.yaml")
+    sources += [PROJECT_ROOT / "template.yaml", *nested_templates()]
     return all(file.stat().st_mtime <= built for file in sources)
 
 
+def nested_templates() -> list[Path]:
+    return sorted((PROJECT_ROOT / "infra").glob("*.yaml"))
+
+
 def build(arguments: list[str]) -> int:
-    """Check the Dockerfile and the template, and build every package."""
+    """Check the Dockerfile and the templates, and build every package."""
     sam = [str(TOOLS / "python"), "-P", "-m", "samcli"]
     return (
         _run(str(TOOLS / "hadolint"), "Dockerfile")
         or _run(*sam, "validate", "--lint")
+        or _run(str(TOOLS / "cfn-lint"), *map(str, nested_templates()))
         or _run(*sam, "build", *arguments)
     )
 

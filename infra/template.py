@@ -18,6 +18,8 @@ from infra import PROJECT_ROOT
 Template: TypeAlias = dict[str, Any]
 
 TEMPLATE: Final = PROJECT_ROOT / "template.yaml"
+SPARK: Final = PROJECT_ROOT / "infra" / "spark.yaml"
+WAF: Final = PROJECT_ROOT / "infra" / "waf.yaml"
 PART: Final = PROJECT_ROOT / "functions" / "headrace" / "local" / "tables.json"
 
 _TABLE: Final = (
@@ -46,7 +48,9 @@ def main(arguments: list[str], template: Path = TEMPLATE, part: Path = PART) -> 
 
 
 def load_template(path: Path = TEMPLATE) -> Template:
-    """Read template.yaml; CloudFormation's tags become plain data (`!Ref X` is `{"Ref": "X"}`).
+    """Read template.yaml or that of a nested stack.
+
+    CloudFormation's tags become plain data: `!Ref X` is `{"Ref": "X"}`.
 
     Raises:
         TemplateInvalid: the file is missing or is not a template.
@@ -61,6 +65,16 @@ def load_template(path: Path = TEMPLATE) -> Template:
     if not isinstance(template, dict) or not isinstance(template.get("Resources"), dict):
         raise TemplateInvalid(f"{path.name} is not a template: it has no Resources.")
     return template
+
+
+def with_nested_stacks(template: Template) -> Template:
+    """Return *template* with the resources of its nested stacks, each after its stack's name."""
+    resources = dict(template["Resources"])
+    for name, resource in template["Resources"].items():
+        if resource["Type"] == "AWS::CloudFormation::Stack":
+            nested = load_template(PROJECT_ROOT / resource["Properties"]["TemplateURL"])
+            resources |= {f"{name}{inner}": of for inner, of in nested["Resources"].items()}
+    return {**template, "Resources": resources}
 
 
 def requests_of(template: Template) -> dict[str, TableRequest]:

@@ -29,7 +29,7 @@ from infra import PROJECT_ROOT
 
 TARGET: Final = PROJECT_ROOT / "build" / "spark"
 CODE: Final = "code"
-"""Where in the lake template.yaml looks for it."""
+"""Where in the lake infra/spark.yaml looks for it."""
 
 HERE: Final = Path(__file__).parent
 REQUIREMENTS: Final = HERE / "requirements.txt"

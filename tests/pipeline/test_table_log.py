@@ -26,7 +26,7 @@ from headrace.spark.lake.schemas import FAILURES, TASKS, Table
 from headrace.spark.lake.table_log import DataFile, log_of, name_of_write
 from headrace.store.lake import lake_at
 from infra import PROJECT_ROOT
-from infra.template import load_template
+from infra.template import SPARK, load_template
 
 DAY, NEXT = date(2026, 11, 21), date(2026, 11, 22)
 LONG_AGO = datetime(2026, 11, 20, tzinfo=UTC)
@@ -237,7 +237,7 @@ class TestInS3:
         with pytest.raises(Conflict):
             other.replace(FAILURES, [first], [writer.file(3)])
         assert log_of(place).files(FAILURES) == [second]
-        (role,) = load_template()["Resources"]["SparkRole"]["Properties"]["Policies"]
+        (role,) = load_template(SPARK)["Resources"]["Role"]["Properties"]["Policies"]
         (may,) = (
             one["Action"]
             for one in role["PolicyDocument"]["Statement"]

@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from infra.template import Template
+from infra.template import Template, load_template, with_nested_stacks
 
 POLICY: Final = Path(__file__).parents[3] / "docs" / "how-to" / "deployer-policy.json"
 SERVICES: Final = {
     "AWS::ApiGateway::Account": "apigateway",
+    "AWS::CloudFormation::Stack": "cloudformation",
     "AWS::CloudWatch::Alarm": "cloudwatch",
     "AWS::CloudWatch::Dashboard": "cloudwatch",
     "AWS::DynamoDB::Table": "dynamodb",
@@ -31,8 +32,8 @@ SERVICES: Final = {
     "AWS::WAFv2::WebACL": "wafv2",
     "AWS::WAFv2::WebACLAssociation": "wafv2",
 }
-OTHERS: Final = {"cloudformation", "events", "kms"}
-"""The stack itself, the rules that SAM makes of a function's schedules, and your own key."""
+OTHERS: Final = {"events", "kms"}
+"""The rules that SAM makes of a function's schedules, and your own key."""
 
 ON_EVERYTHING: Final = {
     "ChanceIsNoResource",
@@ -41,6 +42,11 @@ ON_EVERYTHING: Final = {
     "TemplatesAreNoResource",
 }
 """Statements whose actions know no resource, or one whose name nobody knows beforehand."""
+
+
+@pytest.fixture(scope="module")
+def template() -> Template:
+    return with_nested_stacks(load_template())
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,14 @@
 """What stands before the functions of template.yaml, and what a small account does without."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.http.request import OPEN_PATHS
-from infra.template import Template
+from infra import PROJECT_ROOT
+from infra.template import SPARK, WAF, Template, load_template
 
 DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}
 POLICY_BYTES = 20_480  # Lambda's limit of who may call a function
@@ -44,20 +46,23 @@ def test_all_routes_have_a_limit_and_those_without_a_key_one_of_their_own(
     assert template["Parameters"]["OpenRequestsPerSecond"]["Default"] <= 50
 
 
-def rules(template: Template) -> dict[str, dict[str, Any]]:
-    """Return the firewall's rules by the condition under which they are there."""
-    found = {}
-    for rule in properties(template, "Firewall")["Rules"]:
-        condition, there, otherwise = rule["Fn::If"]
-        assert otherwise == {"Ref": "AWS::NoValue"}
-        found[condition] = there
-    return found
+def test_the_firewall_keeps_no_request_because_keys_stand_in_them() -> None:
+    firewall = properties(load_template(WAF), "Firewall")
+    rules = [rule["Fn::If"] for rule in firewall["Rules"]]
+    seen = [firewall, *(rule for _, rule, _ in rules)]
 
-
-def test_it_keeps_no_request_because_keys_stand_in_them(template: Template) -> None:
-    seen = [properties(template, "Firewall"), *rules(template).values()]
-
+    assert {condition for condition, _, _ in rules} == {"PerAddress", "PerKey"}
     assert [each["VisibilityConfig"]["SampledRequestsEnabled"] for each in seen] == [False] * 3
+
+
+@pytest.mark.parametrize(("stack", "path"), [("Spark", SPARK), ("Firewall", WAF)])
+def test_a_nested_stack_has_every_parameter_that_its_template_takes(
+    template: Template, stack: str, path: Path
+) -> None:
+    nested = properties(template, stack)
+
+    assert PROJECT_ROOT / nested["TemplateURL"] == path
+    assert nested["Parameters"].keys() == load_template(path)["Parameters"].keys()
 
 
 def resource_policy(function: str, events: dict[str, Any]) -> dict[str, Any]:

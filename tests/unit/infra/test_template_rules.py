@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.template import Template
+from infra.template import Template, load_template, with_nested_stacks
 
+LAKE = "arn:${AWS::Partition}:s3:::${Lake}"  # in the nested stack of Spark
 WILD = {
     ("LakePolicy", "s3:*"): "a Deny: nothing in plain HTTP",
     ("LakePolicy", "${Lake.Arn}/*"): "likewise",
@@ -26,12 +27,12 @@ WILD = {
             *("SchedulerFunction", "OperatorPolicy", "ProducerPolicy", "WorkerPolicy"),
         )
     },
-    ("SparkRole", "${Lake.Arn}/*"): "reads the lake and its own code",
+    ("SparkRole", f"{LAKE}/*"): "reads the lake and its own code",
     (
         "SparkRole",
-        "arn:${AWS::Partition}:glue:${AWS::Region}:${AWS::AccountId}:table/headrace_${Name}/*",
+        "arn:${AWS::Partition}:glue:${AWS::Region}:${AWS::AccountId}:table/headrace_${Database}/*",
     ): "the tables in the lake's own database",
-    ("SparkRole", "${Lake.Arn}/raw/dt=*/hh=*/export-*.json.gz"): "a backfill's own, by the hour",
+    ("SparkRole", f"{LAKE}/raw/dt=*/hh=*/export-*.json.gz"): "a backfill's own, by the hour",
 }
 """Where a policy has a star, and why none does without."""
 
@@ -46,6 +47,11 @@ AT_REST = {
     "AWS::SecretsManager::Secret": "KmsKeyId",
     "AWS::SQS::Queue": "SqsManagedSseEnabled",
 }
+
+
+@pytest.fixture(scope="module")
+def template() -> Template:
+    return with_nested_stacks(load_template())
 
 
 def of_type(template: Template, kind: str) -> dict[str, dict[str, Any]]:
@@ -82,7 +88,7 @@ def texts(value: object) -> Iterator[str]:
 def test_a_star_in_a_policy_has_its_reason(template: Template) -> None:
     allowed = dict(WILD)
     for folder in FOLDERS_OF_SPARK:
-        allowed["SparkRole", f"${{Lake.Arn}}/{folder}/*"] = "what it makes of raw/"
+        allowed["SparkRole", f"{LAKE}/{folder}/*"] = "what it makes of raw/"
     for name in ("ProducerPolicy", "WorkerPolicy", "OperatorPolicy"):
         allowed[name, OWN_STACK] = "its id ends in letters of chance"
 
@@ -141,7 +147,9 @@ def test_every_function_may_use_the_key_that_encrypts_its_data(template: Templat
     assert [role for role in roles if "Fn::If" not in role] == [
         {"Ref": f"{name}Role"} for name in functions
     ]
-    assert {"Fn::If": ["Spark", {"Ref": "SparkRole"}, {"Ref": "AWS::NoValue"}]} in roles
+    assert {
+        "Fn::If": ["Spark", {"Fn::GetAtt": "Spark.Outputs.RoleName"}, {"Ref": "AWS::NoValue"}]
+    } in roles
 
 
 def test_every_bucket_keeps_what_was_overwritten_for_a_while(template: Template) -> None:

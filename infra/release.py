@@ -61,9 +61,9 @@ def _fails(name: str, *words: str) -> bool:
 def unready(version: str) -> list[str]:
     """Return what a release of *version* still needs in the sources."""
     problems = []
-    heading = re.compile(rf"^## {re.escape(version)}, \d{{4}}-\d\d-\d\d$", re.MULTILINE)
+    heading = re.compile(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", re.MULTILINE)
     if not heading.search((PROJECT_ROOT / "CHANGELOG.md").read_text()):
-        problems.append(f"CHANGELOG.md needs a heading like: ## {version}, 2026-12-01")
+        problems.append(f"CHANGELOG.md needs a heading like: ## [{version}] - 2026-12-01")
     changed = subprocess.run(
         ["git", "status", "--porcelain"],  # noqa: S607 (the git of this machine)
         cwd=PROJECT_ROOT,

@@ -24,6 +24,7 @@ from .navigation import task_url
 _SHOWN_IDS: Final = 10
 _BESIDES: Final = ("to_queue", "seen_at", "queues")  # noted with a filter, but no part of it
 _ON_TASKS: Final = ("restart", "run", "move", "cancel", "enqueue_as_new")  # which then have a page
+_OF_TASKS: Final = ("restart", "run", "move", "cancel", "delete", "purge", "undo", "recount")
 _OF_NO_PAGE: Final = ("delete_queue",)  # there is nothing behind its link
 
 
@@ -72,6 +73,8 @@ def _columns(
         return Link(entry.queue or "", _queue_url(context, entry))
 
     def changed(entry: AuditRecord) -> Cell:
+        if entry.action not in _OF_TASKS:
+            return None
         if entry.changed is None:
             return Dim("running")
         of = entry.matched not in (None, entry.changed)

@@ -17,8 +17,8 @@ _DONE: Final = {
 _OTHERS: Final = {
     "pause": "paused {}",
     "resume": "resumed {}",
-    "snooze": "snoozed an incident of {}",
-    "wake": "woke an incident of {}",
+    "snooze": "snoozed {} of {queue}",
+    "wake": "ended the snooze of {} of {queue}",
     "update_queue": "changed the settings of {}",
     "create_queue": "created queue {}",
     "delete_queue": "deleted queue {}",
@@ -26,9 +26,9 @@ _OTHERS: Final = {
     "reindex": "rebuilt the index of {}",
     "recount": "recounted {}",
     "rotate_signing_secret": "rotated the signing secret of {}",
-    "put_schedule": "saved schedule {}",
-    "run_schedule": "ran schedule {} now",
-    "delete_schedule": "deleted schedule {}",
+    "put_schedule": "saved schedule {} of {queue}",
+    "run_schedule": "ran schedule {} of {queue} now",
+    "delete_schedule": "deleted schedule {} of {queue}",
     "create_key": "created key {}",
     "rotate_key": "rotated key {}",
     "revoke_key": "revoked key {}",
@@ -40,7 +40,14 @@ _OTHERS: Final = {
     "sign_in": "signed in",
     "sign_out": "signed out",
 }
-_NAMES: Final = ("schedule", "name", "batch", "action", "request")  # of a filter, that name a thing
+_NAMES: Final = (
+    "incident",
+    "schedule",
+    "name",
+    "batch",
+    "action",
+    "request",
+)  # of a filter, that name a thing
 _LEFT: Final = {
     "the task has changed": "had changed",
     "NOT_FOUND": "no longer existed",
@@ -77,7 +84,7 @@ def _other(entry: AuditRecord) -> str:
     ids = ", ".join(entry.ids or ())
     thing = ids if entry.action.endswith("_worker") else named or entry.queue or ids
     words = _OTHERS.get(entry.action, f"{entry.action.replace('_', ' ')} {{}}")
-    return words.format(thing).rstrip()
+    return words.format(thing, queue=entry.queue).rstrip()
 
 
 def changes(entry: AuditRecord) -> tuple[str, ...]:

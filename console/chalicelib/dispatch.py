@@ -77,7 +77,7 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
             return _refusal(error, context, call)
         except Exception:  # noqa: BLE001  the edge of the process: logged, and the function lives on
             _log.exception("%s %s failed, request %s", route.method, route.path, request_id)
-            failure = HeadraceError("Something went wrong here, and it was not your doing.")
+            failure = HeadraceError("The service failed.")
             return _refusal(failure, context, call)
 
 

@@ -72,12 +72,12 @@ def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> GoOnPag
     target = context.request.urls.safe_next(kept.target)
     hidden = tuple(Hidden(name, text) for name, texts in kept.fields.items() for text in texts)
     if has_page:
-        detail = "What you had typed is kept. Nothing was done with it."
+        detail = "What you typed is kept. Nothing was done with it."
         hidden = (*hidden, Hidden(RESUME, "yes"))
     else:
-        detail = "Your session had ended, so what you had asked for was not done."
+        detail = "Your session had ended, so nothing was done."
     choice = "Back to the form" if has_page else "Send it again"
-    back = Link("Leave it", context.request.urls.root)
+    back = Link("Cancel", context.request.urls.root)
     form = Confirm(target, (Choice("", choice),), back, hidden=hidden)
     return GoOnPage(title="Signed in", detail=detail, form=form)
 

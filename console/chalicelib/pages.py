@@ -16,13 +16,13 @@ _FAILED: Final = 500
 _NAMES: Final = {
     400: "That cannot be done",
     401: "Sign in first",
-    403: "Not with this key",
-    404: "Not here",
-    409: "It has changed meanwhile",
+    403: "Not allowed",
+    404: "Not found",
+    409: "It has changed",
     413: "Too large",
     429: "Too many attempts",
-    500: "Something broke",
-    503: "Not now",
+    500: "Internal error",
+    503: "Service unavailable",
 }
 
 
@@ -127,7 +127,7 @@ class ErrorPage(Page):
         broken = error.status >= _FAILED
         not_done = "Nothing was changed."
         if acted and broken:
-            not_done = "It may or may not have been done: look before you try again."
+            not_done = "The change may have been made: check before you try again."
         return cls(
             title=_NAMES.get(error.status, error.title),
             http_status=error.status,

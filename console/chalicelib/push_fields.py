@@ -1,6 +1,6 @@
-"""Where a queue's tasks are sent and who is told of their ends and of alerts, as form fields.
+"""Fields of a queue's target, its notify queue and its alert queue.
 
-What a target's headers say is masked in the form, also to those who may know it: it is on a screen.
+The values of a target's headers are masked in the form, for every key.
 """
 
 from collections.abc import Mapping
@@ -19,22 +19,22 @@ _STATES: Final = {
 }
 
 TARGET: Final = (
-    Setting("target_url", "Address", "The service sends the tasks there. Empty: workers get them.",
+    Setting("target_url", "URL", "The service sends the tasks there. Empty: workers take them.",
             width="l"),
     Setting("target_lambda", "Or ARN of a Lambda function", width="l"),
     *rows_of(Target),
-    Setting("target_headers", "Its headers",
-            f"One a line, as Name: value; {MASK} stays as it is.", "textarea", width="l"),
+    Setting("target_headers", "Headers",
+            f"One per line, as Name: value; {MASK} keeps the value.", "textarea", width="l"),
 )  # fmt: skip
 ON_END: Final = (
-    Setting("told_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
+    Setting("told_queue", "Notify queue", f"Empty: none. {MASK}: a queue that this key cannot see.",
             width="l"),
-    Setting("told_states", "Of those that end", kind="select",
+    Setting("told_states", "Of tasks that are", kind="select",
             options=tuple((text, text) for text in _STATES)),
 )  # fmt: skip
 
 ALERTS: Final = (
-    Setting("alert_queue", "Queue that is told", f"Empty: none. {MASK} is a queue of others.",
+    Setting("alert_queue", "Alert queue", f"Empty: none. {MASK}: a queue that this key cannot see.",
             width="l"),
     *(replace(one, hint=f"{one.hint} Empty: no alert.") for one in rows_of(AlertSettings)),
 )  # fmt: skip
@@ -53,7 +53,7 @@ FIELDS: Final = {
 
 
 def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
-    """Return the text of each field; who is told is masked unless *on_end* names it."""
+    """Return the text of each field; the notify queue is masked unless *on_end* names it."""
     shown = Target() if target is None else target
     told = OnEnd("") if on_end is None else on_end
     return {
@@ -80,9 +80,9 @@ def read_alerts(typed: Typed) -> AlertSettings | None:
     if not given and not told:
         return None
     if not given:
-        typed.errors.add("alert_oldest", "must be there unless another limit is, or nobody is told")
+        typed.errors.add("alert_oldest", "is needed, or another limit, or no alert queue")
     if not told:
-        typed.errors.add("alert_queue", "must be there: who is told when a limit is reached")
+        typed.errors.add("alert_queue", "is needed: the queue that gets the alerts")
     elif told != MASK:
         typed.errors.name("alert_queue", told)
     return AlertSettings(None if told == MASK else told, **limits)

@@ -63,7 +63,7 @@ def retry_texts(retry: RetryStrategy) -> dict[str, str]:
 
 USUAL: Final = retry_texts(RetryStrategy())
 OPTIONAL: Final = (
-    replace(RETRIES[0], options=(("", "as the queue says"), *KINDS)),
+    replace(RETRIES[0], options=(("", "the queue's setting"), *KINDS)),
     *(replace(one, hint=f"{one.hint} Empty: {USUAL[one.name]}.".strip()) for one in RETRIES[1:-1]),
     RETRIES[-1],
 )
@@ -73,7 +73,7 @@ OPTIONAL: Final = (
 def read_retry(texts: Mapping[str, str], errors: FormErrors) -> RetryStrategy:
     """Return the strategy that *texts* say; what is wrong goes to *errors*, by field.
 
-    A list of waits says by itself how many retries there are.
+    The length of a list of waits is the number of retries.
     """
     typed = Typed(texts, errors)
     kind = Backoff(typed.choice("retry_kind", tuple(kind for kind, _ in KINDS)))
@@ -85,10 +85,10 @@ def read_retry(texts: Mapping[str, str], errors: FormErrors) -> RetryStrategy:
 
 
 GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
-    ("In general", (
+    ("General", (
         *rows_of(QueueSettings),
-        Setting("indexed_fields", "Indexed",
-                "Found in one look, 3 of each kind: tag:tenant payload.order", width="l"),
+        Setting("indexed_fields", "Indexed fields",
+                "At most 3 tags and 3 payload paths: tag:tenant payload.order", width="l"),
     )),
     ("Retries", RETRIES),
     ("Deliveries", (
@@ -96,23 +96,23 @@ GROUPS: Final[tuple[tuple[str, tuple[Setting, ...]], ...]] = (
         *(replace(one, hint=f"{one.hint} Empty: no limit.") if one.name == "rate_tokens" else one
           for one in rows_of(RateLimiting)),
         Setting("aging", "High tasks ahead by",
-                "Tasks may then have a priority; low ones are behind by as much. Empty: none has."),
+                "Tasks then have priorities; low ones wait as much longer. Empty: no priorities."),
     )),
     ("Groups", (
         Setting("groups_mode", "Tasks of groups", "A queue has either groups or priorities.",
                 kind="select", width="l",
                 options=(("none", "none"), ("fair", "fair: groups take turns"),
                          ("strict", "strict: in order (only of a new queue)"))),
-        Setting("groups_on_dead", "After a dead one, in strict order", kind="select", width="l",
-                options=(("continue", "go on"), ("halt", "wait until somebody decides"))),
-        Setting("group_limit", "Most in flight, of each", "At most 100; 0 is no limit."),
-        Setting("group_weights", "Weights", "Of those that have not 1: acme=4, beta=0.5",
+        Setting("groups_on_dead", "After a dead task, in strict order", kind="select", width="l",
+                options=(("continue", "continue"), ("halt", "halt the group"))),
+        Setting("group_limit", "Max in flight per group", "At most 100; 0: no limit."),
+        Setting("group_weights", "Weights", "Default 1. Example: acme=4, beta=0.5",
                 width="l"),
     )),
     ("Dead tasks", rows_of(DeadLetterConfig)),
     ("Target", TARGET),
-    ("Told of ends", ON_END),
-    ("Told of alerts", ALERTS),
+    ("Completion webhook", ON_END),
+    ("Alerts", ALERTS),
 )  # fmt: skip
 
 DURATIONS: Final = frozenset(

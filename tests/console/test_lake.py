@@ -113,12 +113,12 @@ def test_a_proof_that_holds_says_when_and_of_what(admin: Browser, lake: FolderLa
 
     text = admin.get("/console/proof").text
 
-    assert "Nothing found" in text
-    for fact in ("Made 1 h ago", "Tasks 12 345", "Changes 67 890", "Lost tasks looked for"):
+    assert "No findings" in text
+    for fact in ("Made 1 h ago", "Tasks 12 345", "Changes 67 890", "Lost tasks checked"):
         assert fact in text
     proved(lake, report(first=None, last=None, since="2026-11-21", made_at=None))
     text = admin.get("/console/proof").text
-    assert "Nothing was recorded, so nothing was proved." in text
+    assert "No changes were recorded." in text
     assert "changes since 2026-11-21" in text
 
 
@@ -134,7 +134,7 @@ def test_findings_are_listed_by_kind_with_links_to_their_tasks(
 
     page = admin.as_role(Role.VIEWER).get("/console/proof").page
 
-    assert "42 changes that should not be." in page.text
+    assert "42 changes that the lifecycle does not allow." in page.text
     assert [h.text for h in page.all("h2")] == ["Double lease 41", "News 1"]
     assert "delivered while another delivery held it. The first 2 of them:" in page.text
     assert [len(body.all("tr")) for body in page.all("tbody")] == [2, 1]

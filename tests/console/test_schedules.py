@@ -50,7 +50,7 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
     seen = filled.submit(form, "/create-schedule", **typed, do="preview")
 
     assert seen.status == 200
-    assert "It would run Monday to Friday at 08:30, Europe/Madrid time" in seen.text
+    assert "Runs Monday to Friday at 08:30, Europe/Madrid time" in seen.text
     assert "Mon 2026-11-23 08:30:00 CET 2026-11-23 07:30:00.000 UTC" in seen.text
     assert "Nothing is saved yet." in seen.text
     assert filled.use.schedules.list().shown == ()
@@ -58,7 +58,7 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
 
     made = filled.submit(seen.page, "/create-schedule", payload="[1.0]", do="save")
     shown = filled.follow(made)
-    assert "Schedule beat of mail is saved." in shown.text
+    assert "Schedule beat of mail saved." in shown.text
     settings = filled.use.schedules.get("mail", "beat").schedule.settings
     assert (settings.payload, settings.timezone) == ("[1.0]", "Europe/Madrid")
 

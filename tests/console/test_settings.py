@@ -137,7 +137,7 @@ def test_a_group_of_settings_is_set_and_removed(
         ("retry_kind", {"retry_kind": "sometimes"}, "must be one of exponential"),
         ("aging", {"groups_mode": "fair", "aging": "60"}, "must be empty: the queue has groups"),
         ("group_weights", {"groups_mode": "fair", "group_weights": "a=0"}, "from 0.01 to 1,000"),
-        ("alert_queue", {"alert_dead": "3"}, "must be there: who is told"),
+        ("alert_queue", {"alert_dead": "3"}, "is needed: the queue that gets"),
         ("told_queue", {"told_queue": "nowhere"}, "there is no queue nowhere"),
         ("target_url", {"target_url": "https://127.0.0.1/"}, "into a private network"),
         ("target_lambda", {"target_lambda": "resize"}, "must be the ARN of a Lambda function"),
@@ -178,7 +178,7 @@ def test_what_would_change_is_shown_and_then_saved(admin: Browser) -> None:
     ]
     assert admin.use.queues.get("mail").version == 1
     done = admin.follow(admin.submit(shown.page, "/mail/settings"))
-    assert "Settings of mail are saved, as version 2." in done.text
+    assert "Settings of mail saved as version 2." in done.text
     saved = admin.settings("mail")
     assert saved == QueueSettings(description="Letters & cards", keepalive_timeout_in_seconds=45.5)
 

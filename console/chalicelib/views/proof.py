@@ -16,7 +16,7 @@ from .navigation import queue_link, task_url
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One change that should not be, with links to its task and queue."""
+    """One change, with links to its task and queue."""
 
     finding: Finding
     task: Link
@@ -59,8 +59,7 @@ def show(context: RequestContext) -> Reply:
             facts=(),
             kinds=(),
             empty=Empty(
-                "What the proof found would be here: whether every task's history, as the lake has "
-                "it, is one that the lifecycle allows.",
+                "No proof has run yet. It checks that the lifecycle allows every recorded change.",
                 "headrace lake rollup && headrace lake proof",
             ),
         )
@@ -85,18 +84,18 @@ def show(context: RequestContext) -> Reply:
 def _verdict(report: ProofReport) -> str:
     if report.violations:
         number = sum(report.violations.values())
-        return f"{formatting.count_of(number, 'change')} that should not be."
+        return f"{formatting.count_of(number, 'change')} that the lifecycle does not allow."
     if report.first is None:
-        return "Nothing was recorded, so nothing was proved."
-    return "Nothing found: every history is one that the lifecycle allows."
+        return "No changes were recorded."
+    return "No findings: the lifecycle allows every recorded change."
 
 
 def _facts(report: ProofReport) -> tuple[Fact, ...]:
     wanted = f"changes since {report.since}" if report.since else "all changes"
-    lost = "looked for" if report.live else "not looked for: the job was not given the live tasks"
+    lost = "checked" if report.live else "not checked: the job did not get the live tasks"
     return (
-        Fact("Made", "" if report.made_at else "at a time not told", at=report.made_at),
-        Fact("Asked for", wanted),
+        Fact("Made", "" if report.made_at else "time unknown", at=report.made_at),
+        Fact("Checked", wanted),
         Fact("First change", "" if report.first else "none", at=report.first),
         Fact("Last change", "" if report.last else "none", at=report.last),
         Fact("Tasks", formatting.number(report.tasks)),

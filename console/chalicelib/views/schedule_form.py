@@ -133,7 +133,7 @@ def _answer(
         try:
             if wanted:
                 use.put(queue, name, settings)
-                done = Flash("done", f"Schedule {name} of {queue} is saved.")
+                done = Flash("done", f"Schedule {name} of {queue} saved.")
                 back = {BACK: context.back}
                 return Redirect(context.url(urls.SCHEDULE, back, queue=queue, name=name), done)
             runs = runs_of(settings, use.preview(queue, name, settings, SHOWN_RUNS))
@@ -280,7 +280,7 @@ def _page(
     queue, name = str(typed["queue"]), str(typed["name"])
     here = context.url(urls.SCHEDULE, {BACK: context.back}, queue=queue, name=name)
     there = context.url(urls.EDIT_SCHEDULE, queue=queue, name=name)
-    paused = " It is paused and stays so." if settings.paused else ""
+    paused = " The schedule stays paused." if settings.paused else ""
     crumbs = [schedules_crumb(context)]
     if not new:
         crumbs += [queue_link(context, queue), Link(name, here)]
@@ -292,14 +292,14 @@ def _page(
         save="Create schedule" if new else "Save schedule",
         timing=(
             *names,
-            field("cron", "Cron", "Minute, hour, day of month, month, weekday; seconds before them "
-                  f"if you like. Knows L, W, # and names.{paused}", width="l"),
+            field("cron", "Cron", "Minute, hour, day of month, month, weekday; seconds may come "
+                  f"first. L, W, # and names work.{paused}", width="l"),
             field("every_seconds", "Or every", f"Instead of cron: {DURATION_EXAMPLES}."),
-            field("timezone", "Time zone of cron", "Of IANA, as Europe/Madrid.",
+            field("timezone", "Time zone of cron", "IANA name, e.g. Europe/Madrid",
                   options=_zones()),
         ),
         content=(
-            field("payload", "Payload", "JSON, handed out exactly as typed.", kind="textarea",
+            field("payload", "Payload", "JSON, delivered exactly as typed.", kind="textarea",
                   width="l"),
             field("tags", "Tags", "key=value, key=value", width="l"),
         ),
@@ -310,14 +310,14 @@ def _page(
             ),
             field("dedupe_until", "Key held until", kind="select",
                   options=_choices(KEY_HELD_TEXTS, typed.get("dedupe_until"))),
-            field("expires_in_seconds", "Expires after", "Empty: as the queue says; 0: never."),
-            field("keepalive_timeout_in_seconds", "Lease", "Empty: as the queue says."),
-            field("on_expiry", "When expired", "Of a run that no worker took in time.",
+            field("expires_in_seconds", "Expires after", "Empty: the queue's setting; 0: never."),
+            field("keepalive_timeout_in_seconds", "Lease", "Empty: the queue's setting."),
+            field("on_expiry", "When expired", "For a run that no worker took in time.",
                   kind="select", options=_choices(ON_EXPIRY_TEXTS, typed.get("on_expiry"))),
-            field("missed", "Missed runs", "Of the last 24 hours, after no scheduler ran.",
+            field("missed", "Missed runs", "Runs of the last 24 hours in which no scheduler ran.",
                   kind="select", options=_choices(MISSED_TEXTS, typed.get("missed"))),
             field("priority", "Priority", "In a queue with priorities.", kind="select",
-                  options=priority_options(str(typed.get("priority", "")), "as usual")),
+                  options=priority_options(str(typed.get("priority", "")), "default")),
         ),
         retries=tuple(
             one.field(str(typed.get(one.name, "")), errors.of(one.name)) for one in OPTIONAL

@@ -130,7 +130,7 @@ def _columns(context: RequestContext) -> Columns[_Row]:
     def coming(row: _Row) -> Cell:
         if row.runs.runs:
             return Fold(row.runs.runs[0].at, row.runs)
-        return Dim("none while paused" if row.schedule.settings.paused else "never again")
+        return Dim("none while paused" if row.schedule.settings.paused else "no more runs")
 
     return {
         "name": Column("Schedule", lambda row: (row.schedule.name, row.schedule.queue), name),
@@ -231,19 +231,19 @@ def act(context: RequestContext) -> Reply:
     here = context.url(urls.SCHEDULE, back, queue=schedule.queue, name=schedule.name)
     if action.name == "delete":
         use.delete(schedule.queue, schedule.name)
-        done = Flash("done", f"Schedule {schedule.name} of {schedule.queue} is deleted.")
+        done = Flash("done", f"Schedule {schedule.name} of {schedule.queue} deleted.")
         return Redirect(context.back or context.url(urls.SCHEDULES), done)
     if action.name == "run":
         made = use.run(schedule.queue, schedule.name)
         if made.outcome is EnqueueOutcome.CREATED and made.id:
-            done = Flash("done", f"Schedule {schedule.name} made this task, due now.")
+            done = Flash("done", f"Schedule {schedule.name} enqueued this task, due now.")
             return Redirect(context.url(urls.TASK, id=made.id), done)
         held = f"Nothing was enqueued: task {made.id} holds the dedupe key."
         return Redirect(here, Flash("failed", held))
     paused = action.name == "pause"
     use.put(schedule.queue, schedule.name, replace(schedule.settings, paused=paused))
     return Redirect(
-        here, Flash("done", f"Schedule {schedule.name} {'is paused' if paused else 'runs again'}.")
+        here, Flash("done", f"Schedule {schedule.name} {'paused' if paused else 'resumed'}.")
     )
 
 
@@ -319,8 +319,8 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
         Fact("Expires", _expiry(settings)),
         Fact("When expired", ON_EXPIRY_TEXTS[settings.on_expiry]),
         Fact("Missed runs", MISSED_TEXTS[settings.missed]),
-        Fact("Lease", "as the queue says" if keepalive is None else duration_text(keepalive)),
-        Fact("Retries", "as the queue says" if retry is None else formatting.retries(retry)),
+        Fact("Lease", "the queue's setting" if keepalive is None else duration_text(keepalive)),
+        Fact("Retries", "the queue's setting" if retry is None else formatting.retries(retry)),
         Fact("Created", at=schedule.created_at),
         Fact("Changed", at=schedule.updated_at),
     )
@@ -330,5 +330,5 @@ def _facts(schedule: Schedule) -> tuple[Fact, ...]:
 def _expiry(settings: ScheduleSettings) -> str:
     seconds = settings.expires_in_seconds
     if seconds is None:
-        return "as the queue says"
+        return "the queue's setting"
     return f"{duration_text(seconds)} after it is due" if seconds else "never"

@@ -101,9 +101,7 @@ def save(context: RequestContext) -> Reply:
         except VersionMismatch:
             queue = context.use.queues.get(context.queue)
         else:
-            done = Flash(
-                "done", f"Settings of {context.queue} are saved, as version {saved.version}."
-            )
+            done = Flash("done", f"Settings of {context.queue} saved as version {saved.version}.")
             here = context.place(context.url(urls.QUEUE, queue=context.queue))
             return Redirect(here, done)
     return _diff(context, queue, base=base, mine=mine, version=version)
@@ -189,15 +187,15 @@ def _diff(
     )
     here = context.url(urls.QUEUE, queue=context.queue)
     changes = formatting.count_of(len(mine), "setting")
-    summary = f"{changes} of {context.queue} would change."
+    summary = f"{changes} of {context.queue} will change."
     if conflict:
         summary = (
-            f"Nothing is saved yet. Somebody else has changed {context.queue} meanwhile, from "
-            f"version {version} to {queue.version}. If you save, {changes} become yours and the "
-            "rest stays theirs."
+            f"Nothing is saved yet. Another user has changed {context.queue}, from version "
+            f"{version} to {queue.version}. Saving overwrites {changes} and keeps the rest of "
+            "their changes."
         )
     if not mine:
-        summary = "Nothing would change."
+        summary = "Nothing will change."
     over = f" over version {queue.version}" if conflict else ""
     form = Confirm(
         action=context.url(urls.SETTINGS, queue=context.queue),
@@ -217,7 +215,5 @@ def _diff(
         conflict=conflict,
         rows=rows,
         form=form if mine else None,
-        again=Link(
-            "Edit again, from what is stored", context.url(urls.SETTINGS, queue=context.queue)
-        ),
+        again=Link("Edit the stored settings", context.url(urls.SETTINGS, queue=context.queue)),
     )

@@ -53,8 +53,8 @@ def interrupted(context: RequestContext, kept: str) -> SignInPage:
     page = _page(context, "", status=HTTPStatus.UNAUTHORIZED)
     return replace(
         page,
-        note="Your session had ended, so nothing was done. What you typed is kept: sign in to go "
-        "on with it.",
+        note="Your session has ended, so nothing was done. What you typed is kept: sign in to "
+        "continue.",
         hidden=(*page.hidden, Hidden(FIELD, kept)),
     )
 
@@ -117,7 +117,7 @@ def sign_out(context: RequestContext) -> Reply:
         )
     return Redirect(
         context.url(urls.SIGN_IN),
-        Flash("done", "You are signed out."),
+        Flash("done", "Signed out."),
         cookies=(cookie(context.request, SESSION, "", seconds=0),),
     )
 

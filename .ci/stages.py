@@ -76,7 +76,7 @@ def spark_marks() -> str:
 
 
 def gate() -> list[Stage]:
-    """Return what every change must pass, what takes longest first."""
+    """Return the stages that every change must pass, the longest first."""
     return [
         Stage(PYTHON),
         Stage(SPARK, needs=[PYTHON]),
@@ -171,7 +171,7 @@ def log_of(stage: Stage) -> Path:
 
 
 def run_all(stages: dict[str, Stage]) -> None:
-    """Run each stage once those that it needs have ended, a few at a time, in their order."""
+    """Run each stage after the stages that it needs, a few at a time, in their order."""
     changed = threading.Condition()
 
     def next_stage() -> Stage | None:

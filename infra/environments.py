@@ -59,7 +59,7 @@ def main(names: list[str]) -> int:
 
 
 def environment(name: str) -> Environment:
-    """Return what *name* holds; also of ``.venv-3.12`` and ``.venv-spark-4.0``."""
+    """Return the environment of that name; also of ``.venv-3.12`` and ``.venv-spark-4.0``."""
     if name in ENVIRONMENTS:
         return ENVIRONMENTS[name]
     kind, _, version = name.rpartition("-")
@@ -111,7 +111,7 @@ def set_up_node(folder: Path) -> None:
     if ready.exists() and ready.read_text() == stamp:
         return
     if not shutil.which("npm"):
-        if "peers" in folder.parts:  # bench-peers leaves BullMQ out, and says so
+        if "peers" in folder.parts:  # bench-peers leaves BullMQ out, and prints that
             return
         message = f"{folder.relative_to(ROOT)} needs npm: install Node.js 18 or newer"
         raise RuntimeError(message)

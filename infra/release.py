@@ -59,7 +59,7 @@ def _fails(name: str, *words: str) -> bool:
 
 
 def unready(version: str) -> list[str]:
-    """Return what a release of *version* still needs in the sources."""
+    """Return the reasons why the sources are not ready for a release of *version*."""
     problems = []
     heading = re.compile(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", re.MULTILINE)
     if not heading.search((PROJECT_ROOT / "CHANGELOG.md").read_text()):

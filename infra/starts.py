@@ -100,7 +100,7 @@ def measured(take: Take, names: Sequence[str], rounds: int) -> tuple[Seconds, di
 def cpu_of(name: str) -> Seconds:
     """Return the CPU of a new process that starts a function, or boto3.
 
-    `-P` leaves out the current folder, which has a console too.
+    `-P` leaves out the current folder with its console.
     """
     package = _BUILT / f"{name.partition('.')[0].capitalize()}Function"
     statement, path = f"import {name}", [package]

@@ -35,7 +35,7 @@ def pages(names: Names) -> dict[str, str]:
     Raises KeyError for a page with a parameter that is not in *names*.
     """
     found = {}
-    ids = {"keys": names.key, "batches": names.batch, "activity": names.action}
+    ids = {"keys": names.key, "workflows": names.batch, "activity": names.action}
     for route, methods in app.routes.items():
         if "GET" not in methods or route in _NO_PAGES:
             continue

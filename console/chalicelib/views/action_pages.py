@@ -7,12 +7,11 @@ shown, for an hour.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import (
@@ -32,7 +31,7 @@ from headrace.store.records.actions import Action
 from .. import formatting, urls
 from ..cells import Cell, Dim, Id
 from ..forms import tags_text
-from ..pages import Flash, Page
+from ..pages import Flash, TemplatePage
 from ..parts import Choice, Confirm, Fact, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -59,27 +58,6 @@ _WORDS: Final = {
     ActionStatus.CANCELLED: "cancelled",
     ActionStatus.FAILED: "failed",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionPage(Page):
-    """One action: ``done`` of ``count`` tasks, drawn as a bar unless ``count`` is 0.
-
-    ``facts`` are lists of facts by their titles.  The page reloads after ``refresh`` seconds, or
-    not if that is None.
-    """
-
-    template: ClassVar[str] = "action.html"
-    summary: str
-    detail: str
-    trouble: str
-    facts: Mapping[str, tuple[Fact, ...]]
-    forms: tuple[Confirm, ...]
-    done: int = 0
-    count: int = 0
-    samples: tuple[Cell, ...] = ()
-    back: Link | None = None
-    refresh: int | None = None
 
 
 # -- beginning -------------------------------------------------------------------------------------
@@ -185,7 +163,7 @@ def _confirm(context: RequestContext, found: Action, wanted: str) -> Reply:
             reason=context.request.given("reason"),
         )
     except (InvalidRequest, NotFound) as error:
-        return replace(_found(context, found, error), http_status=error.status)
+        return _found(context, found, error)
     _work_on(context, run)
     run = context.use.actions.get(run.id)
     if run.status is ActionStatus.DONE and context.back and wanted != "few":
@@ -227,7 +205,7 @@ def _check_seal(context: RequestContext, found: Action) -> None:
 
 def _found(
     context: RequestContext, found: Action, error: HeadraceError | None = None
-) -> ActionPage:
+) -> TemplatePage:
     """Return the page of the tasks that an action has found, with the form that confirms it."""
     action = ACTIONS[found.action.value]
     tasks = formatting.count_of(found.found, "task")
@@ -238,7 +216,9 @@ def _found(
     old = context.now > found.as_of + LASTS
     trouble = f"The search stopped: {found.trouble}. Nothing has changed." if found.trouble else ""
     lasting = f"{detail_of(action)} The service runs it: you can leave the page."
-    return ActionPage(
+    return TemplatePage(
+        "action.html",
+        http_status=error.status if error else 200,
         title=question,
         crumbs=_way(context, found),
         summary=_found_summary(found, old=old),
@@ -253,6 +233,9 @@ def _found(
             "Which tasks": _which(found),
         },
         samples=_samples(context, found),
+        done=0,
+        count=0,
+        back=None,
         forms=(_decision(context, found, action, error, old=old),),
         refresh=REFRESH_SECONDS if found.goes_on else None,
     )
@@ -337,14 +320,15 @@ def _choices(found: Action, action: TaskAction, *, old: bool) -> tuple[Choice, .
 # -- after it --------------------------------------------------------------------------------------
 
 
-def _begun(context: RequestContext, run: Action) -> ActionPage:
+def _begun(context: RequestContext, run: Action) -> TemplatePage:
     """Return the page of an action that was confirmed."""
     action = ACTIONS[run.action.value]
     moving = run.goes_on and not run.has_ended
     detail = "The service runs it. You can leave this page." if moving else ""
     if run.status is ActionStatus.PAUSED:
         detail = "Resume it within 7 days of its selection."
-    return ActionPage(
+    return TemplatePage(
+        "action.html",
         title=_text(run),
         crumbs=(*_way(context, run), crumb(context, "Activity", urls.ACTIVITY)),
         summary=_summary(run, action),
@@ -357,6 +341,7 @@ def _begun(context: RequestContext, run: Action) -> ActionPage:
             "Who and why": _who(context, run),
             "Which tasks": _which(run),
         },
+        samples=(),
         forms=_forms(context, run),
         back=Link("Back to the list", context.back) if context.back else None,
         refresh=REFRESH_SECONDS if moving else None,

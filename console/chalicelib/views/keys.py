@@ -1,8 +1,7 @@
 """Keys: made, listed, rotated and revoked."""
 
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission, Role, ShownKey
@@ -12,7 +11,7 @@ from headrace.ops.operators.keys import IssuedKey
 from .. import formatting, urls
 from ..cells import Cell, Code, Dim, Note
 from ..forms import NO_ERRORS, FormErrors
-from ..pages import Flash, Page
+from ..pages import Flash, TemplatePage
 from ..parts import Empty, Fact, Field, Link, Option
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
@@ -41,16 +40,6 @@ _MEANS: Final = {
     Role.WORKER: "enqueues, takes, reports",
     Role.ADMIN: "everything, also keys",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewKeyPage(Page):
-    """The only page that ever shows a secret."""
-
-    template: ClassVar[str] = "new_key.html"
-    secret: str
-    facts: tuple[Fact, ...]
-    back: str
 
 
 def _columns(context: RequestContext) -> Columns[ShownKey]:
@@ -218,9 +207,10 @@ def _own(context: RequestContext, key: ShownKey) -> bool:
     return key.id == context.by.key_id
 
 
-def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) -> NewKeyPage:
+def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) -> TemplatePage:
     key = made.key
-    return NewKeyPage(
+    return TemplatePage(
+        "new_key.html",
         title=title,
         crumbs=_crumbs(context),
         secret=made.secret,

@@ -1,15 +1,14 @@
 """Pipelines: which queues feed which, as the moves of the last day show it."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain.access import Permission
 
 from .. import urls
-from ..flowchart import Flowchart, flowchart
-from ..pages import Page
-from ..parts import Empty, Link, Tab
+from ..flowchart import flowchart
+from ..pages import TemplatePage
+from ..parts import Empty, Link
 from ..request_context import RequestContext
 from ..routes import Reply, routes
 from .navigation import queue_tabs
@@ -28,26 +27,14 @@ class FlowRow:
     day: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelinesPage(Page):
-    """Who feeds whom."""
-
-    template: ClassVar[str] = "pipelines.html"
-    tabs: tuple[Tab, ...]
-    picture: Flowchart | None
-    left_out: int
-    rows: tuple[FlowRow, ...]
-    as_of: datetime | None
-    empty: Empty
-
-
 @routes.get(urls.PIPELINES, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show the flows between the visitor's queues."""
     seen = context.use.flows.last_day()
     drawn, listed = seen.flows[:_DRAWN], seen.flows[:_LISTED]
     links = {name: context.url(urls.QUEUE, queue=name) for name in seen.enqueued}
-    return PipelinesPage(
+    return TemplatePage(
+        "pipelines.html",
         title="Pipelines",
         tabs=queue_tabs(context),
         picture=flowchart(drawn, seen.enqueued, links) if drawn else None,

@@ -1,13 +1,12 @@
 """The proof: whether the history of every task is one that the lifecycle allows."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
 
 from .. import formatting, urls
-from ..pages import Page
+from ..pages import TemplatePage
 from ..parts import Empty, Fact, Link
 from ..request_context import RequestContext
 from ..routes import Reply, routes
@@ -33,18 +32,6 @@ class Kind:
     rows: tuple[FindingRow, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProofPage(Page):
-    """When it was, what it looked at, and what it found; ``empty`` when there was none yet."""
-
-    template: ClassVar[str] = "proof.html"
-    verdict: str
-    holds: bool
-    facts: tuple[Fact, ...]
-    kinds: tuple[Kind, ...]
-    empty: Empty | None
-
-
 @routes.get(urls.PROOF, Permission.READ)
 def show(context: RequestContext) -> Reply:
     """Show the last report; it is of all queues, so it takes a key for all."""
@@ -52,7 +39,8 @@ def show(context: RequestContext) -> Reply:
         raise not_this_queue("*")
     report = context.use.proofs.latest()
     if report is None:
-        return ProofPage(
+        return TemplatePage(
+            "proof.html",
             title="Proof",
             verdict="",
             holds=False,
@@ -63,7 +51,8 @@ def show(context: RequestContext) -> Reply:
                 "headrace lake rollup && headrace lake proof",
             ),
         )
-    return ProofPage(
+    return TemplatePage(
+        "proof.html",
         title="Proof",
         verdict=_verdict(report),
         holds=not report.violations,

@@ -1,8 +1,8 @@
 """Making and changing a schedule: the form, and the runs it would lead to before it is saved."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from dataclasses import replace
+from typing import Any, Final
 from zoneinfo import available_timezones
 
 from headrace.domain import limits
@@ -18,7 +18,7 @@ from headrace.domain.times import DURATION_EXAMPLES, duration_text
 from .. import urls
 from ..cells import Runs
 from ..forms import FormErrors, check_json, tags_text
-from ..pages import Flash, Page
+from ..pages import Flash, TemplatePage
 from ..parts import Field, Link, Option
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -38,22 +38,6 @@ _EVERY: Final = (1, 31_536_000)  # seconds
 _ZONES: Final = ("UTC", "Europe/Madrid", "Europe/London", "America/New_York", "Asia/Tokyo")
 _NEW: Final = ScheduleSettings(cron="*/15 * * * *")
 _PREVIEW: Final = "preview"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleFormPage(Page):
-    """The form, with the runs that it would lead to once a preview was requested."""
-
-    template: ClassVar[str] = "schedule_form.html"
-    action: str
-    back: str
-    save: str
-    timing: tuple[Field, ...]
-    content: tuple[Field, ...]
-    limits: tuple[Field, ...]
-    retries: tuple[Field, ...]
-    when: str
-    runs: Runs | None
 
 
 @routes.get(urls.CREATE_SCHEDULE, Permission.OPERATE)
@@ -144,13 +128,8 @@ def _answer(
         except InvalidRequest as error:
             errors.take(error, otherwise="cron")
     typed = {field: context.request.given(field) for field in context.request.form}
-    page = _page(context, {**typed, "queue": queue, "name": name}, errors, settings, new=new)
-    return replace(
-        page,
-        runs=runs,
-        when=when(settings) if runs else "",
-        http_status=400 if errors else 200,
-    )
+    typed |= {"queue": queue, "name": name}
+    return _page(context, typed, errors, settings, new=new, runs=runs)
 
 
 def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) -> ScheduleSettings:
@@ -262,7 +241,8 @@ def _page(
     settings: ScheduleSettings,
     *,
     new: bool,
-) -> ScheduleFormPage:
+    runs: Runs | None = None,
+) -> TemplatePage:
     def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401  Field's
         return Field(
             name, label, str(typed.get(name, "")), hint=hint, error=errors.of(name), **more
@@ -284,7 +264,8 @@ def _page(
     crumbs = [schedules_crumb(context)]
     if not new:
         crumbs += [queue_link(context, queue), Link(name, here)]
-    return ScheduleFormPage(
+    return TemplatePage("schedule_form.html",
+        http_status=400 if errors else 200,
         title="Create a schedule" if new else f"Edit {name} of {queue}",
         crumbs=tuple(crumbs),
         action=context.url(urls.CREATE_SCHEDULE) if new else there,
@@ -322,8 +303,8 @@ def _page(
         retries=tuple(
             one.field(str(typed.get(one.name, "")), errors.of(one.name)) for one in OPTIONAL
         ),
-        when="",
-        runs=None,
+        when=when(settings) if runs else "",
+        runs=runs,
     )  # fmt: skip
 
 

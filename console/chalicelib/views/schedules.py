@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from headrace.domain.access import Permission
@@ -19,7 +19,7 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome
 from .. import formatting, urls
 from ..cells import Badge, Cell, Dim, Fold, Note, Runs, ScheduledRun
 from ..cron_words import spoken
-from ..pages import Flash, Page
+from ..pages import Flash, TemplatePage
 from ..parts import Empty, Fact, Link, Text
 from ..request_context import BACK, RequestContext, each
 from ..routes import Redirect, Reply, routes
@@ -37,24 +37,6 @@ MISSED_TEXTS: Final = {
 }
 KEY_HELD_TEXTS: Final = {DedupeUntil.END: "the task ends", DedupeUntil.START: "the task starts"}
 ON_EXPIRY_TEXTS: Final = {OnExpiry.DEAD: "dead letter", OnExpiry.DROP: "remove it"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulePage(Page):
-    """One schedule: when, what, and how it went."""
-
-    template: ClassVar[str] = "schedule.html"
-    name: str
-    queue: Link
-    when: str
-    paused: bool
-    actions: tuple[Link, ...]
-    runs: Runs
-    last: Cell
-    facts: tuple[Fact, ...]
-    tags: tuple[Link, ...]
-    text: Text | None
-    withheld: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +164,8 @@ def show(context: RequestContext) -> Reply:
     schedule = _schedule(context)
     settings = schedule.settings
     details = context.allows(Permission.DETAILS, schedule.queue)
-    return SchedulePage(
+    return TemplatePage(
+        "schedule.html",
         title=f"{schedule.name} of {schedule.queue}",
         crumbs=_crumbs(context, schedule),
         name=schedule.name,

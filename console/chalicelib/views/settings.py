@@ -7,7 +7,6 @@ change.  If somebody else has saved meanwhile, both sides are shown.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, VersionMismatch
@@ -17,8 +16,8 @@ from headrace.ops.shared.queue_checks import checked_settings
 
 from .. import formatting, urls
 from ..forms import FormErrors, number_of_ours
-from ..pages import Flash, Page
-from ..parts import Choice, Confirm, Field, Hidden, Link
+from ..pages import Flash, TemplatePage
+from ..parts import Choice, Confirm, Hidden, Link
 from ..push_fields import FIELDS
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
@@ -29,25 +28,6 @@ Texts = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class FieldGroup:
-    """Fields that belong together."""
-
-    title: str
-    fields: tuple[Field, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsPage(Page):
-    """The form, as stored or as typed."""
-
-    template: ClassVar[str] = "settings.html"
-    action: str
-    back: str
-    hidden: tuple[Hidden, ...]
-    groups: tuple[FieldGroup, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Difference:
     """One setting before and after; ``theirs`` is the value that somebody else saved meanwhile."""
 
@@ -55,18 +35,6 @@ class Difference:
     before: str
     theirs: str | None
     after: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiffPage(Page):
-    """What would change; ``conflict`` when somebody else has saved meanwhile."""
-
-    template: ClassVar[str] = "settings_diff.html"
-    summary: str
-    conflict: bool
-    rows: tuple[Difference, ...]
-    form: Confirm | None
-    again: Link
 
 
 @routes.get(urls.SETTINGS, Permission.ADMINISTER)
@@ -93,8 +61,7 @@ def save(context: RequestContext) -> Reply:
     settings = read_settings({**stored, **mine}, queue.settings, errors)
     _check(context, queue, settings, errors)
     if errors:
-        page = _form(context, typed, errors, base=base, version=version)
-        return replace(page, http_status=400)
+        return _form(context, typed, errors, base=base, version=version)
     if context.request.given("confirmed") and version == queue.version:
         try:
             saved = context.use.queues.replace(context.queue, settings, version=version)
@@ -152,18 +119,18 @@ def _base(context: RequestContext) -> Texts:
 
 def _form(
     context: RequestContext, texts: Texts, errors: FormErrors, *, base: Texts, version: int
-) -> SettingsPage:
+) -> TemplatePage:
     here = context.url(urls.QUEUE, queue=context.queue)
-    return SettingsPage(
+    return TemplatePage(
+        "settings.html",
         title=f"Edit settings of {context.queue}",
+        http_status=400 if errors else 200,
         crumbs=crumbs(context, context.queue),
         action=context.url(urls.SETTINGS, queue=context.queue),
         back=here,
         hidden=_carried(base, version),
         groups=tuple(
-            FieldGroup(
-                title, tuple(one.field(texts[one.name], errors.of(one.name)) for one in settings)
-            )
+            (title, tuple(one.field(texts[one.name], errors.of(one.name)) for one in settings))
             for title, settings in GROUPS
         ),
     )
@@ -176,7 +143,7 @@ def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:
 
 def _diff(
     context: RequestContext, queue: Queue, *, base: Texts, mine: Texts, version: int
-) -> DiffPage:
+) -> TemplatePage:
     stored = _texts(context, queue)
     theirs = {name: text for name, text in stored.items() if text != base[name]}
     conflict = version != queue.version
@@ -207,7 +174,8 @@ def _diff(
             *(Hidden(name, text) for name, text in mine.items()),
         ),
     )
-    return DiffPage(
+    return TemplatePage(
+        "settings_diff.html",
         title=f"Change {context.queue}",
         http_status=409 if conflict and context.request.given("confirmed") else 200,
         crumbs=crumbs(context, context.queue),

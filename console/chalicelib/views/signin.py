@@ -1,9 +1,8 @@
 """Signing in and out, with a key."""
 
 import logging
-from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain.access import Permission, id_in
 from headrace.domain.errors import RateLimited, Unauthenticated
@@ -11,7 +10,7 @@ from headrace.store.records.keys import LASTS
 
 from .. import formatting, urls
 from ..kept_forms import FIELD, read_kept
-from ..pages import Flash, Page
+from ..pages import Flash, TemplatePage
 from ..parts import Field, Hidden
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, SignedIn, cookie, routes
@@ -19,25 +18,6 @@ from ..session import DOOR, SESSION
 
 _LONGEST: Final = 256  # letters of a key
 _log: Final = logging.getLogger("headrace.console")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInPage(Page):
-    """One field for a key."""
-
-    template: ClassVar[str] = "signin.html"
-    action: str
-    field: Field
-    hidden: tuple[Hidden, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InsecurePage(Page):
-    """Why the browser cannot stay signed in at *address*."""
-
-    template: ClassVar[str] = "insecure.html"
-    address: str
 
 
 @routes.get(urls.SIGN_IN, None)
@@ -48,21 +28,19 @@ def show(context: RequestContext) -> Reply:
     return _page(context, context.request.param("next"))
 
 
-def interrupted(context: RequestContext, kept: str) -> SignInPage:
+def interrupted(context: RequestContext, kept: str) -> TemplatePage:
     """Ask for a key in the place of a form whose session had ended; *kept* is what was typed."""
-    page = _page(context, "", status=HTTPStatus.UNAUTHORIZED)
-    return replace(
-        page,
-        note="Your session has ended, so nothing was done. What you typed is kept: sign in to "
-        "continue.",
-        hidden=(*page.hidden, Hidden(FIELD, kept)),
+    note = (
+        "Your session has ended, so nothing was done. What you typed is kept: sign in to continue."
     )
+    return _page(context, "", status=HTTPStatus.UNAUTHORIZED, note=note, kept=kept)
 
 
-def needs_https(context: RequestContext) -> InsecurePage:
+def needs_https(context: RequestContext) -> TemplatePage:
     """Say why nobody can sign in here, and what to do."""
     sent = context.request.method == "POST"
-    return InsecurePage(
+    return TemplatePage(
+        "insecure.html",
         title="Sign in needs https",
         http_status=HTTPStatus.FORBIDDEN if sent else HTTPStatus.OK,
         address=context.request.headers.get("host", ""),
@@ -123,19 +101,24 @@ def sign_out(context: RequestContext) -> Reply:
 
 
 def _page(
-    context: RequestContext, wanted: str, error: str = "", *, status: int = 200
-) -> SignInPage:
-    return SignInPage(
+    context: RequestContext,
+    wanted: str,
+    error: str = "",
+    *,
+    status: int = 200,
+    note: str = "",
+    kept: str = "",
+) -> TemplatePage:
+    kept = kept or context.request.given(FIELD)
+    return TemplatePage(
+        "signin.html",
         title="Sign in",
         http_status=status,
         action=context.url(urls.SIGN_IN),
         field=Field("key", "API key", kind="password", required=True, error=error, width="l"),
         hidden=(
             Hidden("next", context.request.urls.safe_next(wanted)),
-            *(
-                [Hidden(FIELD, context.request.given(FIELD))]
-                if context.request.given(FIELD)
-                else ()
-            ),
+            *([Hidden(FIELD, kept)] if kept else ()),
         ),
+        note=note,
     )

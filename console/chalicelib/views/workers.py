@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain import access, limits
 from headrace.domain.access import Permission
@@ -22,8 +22,8 @@ from headrace.domain.worker import (
 from headrace.ops.search.list_queries import LANGUAGES
 
 from .. import formatting, urls
-from ..cells import Cell, Dim, Id, Lines, Meter, Note, Table, Tag
-from ..pages import Flash, Page
+from ..cells import Cell, Dim, Id, Lines, Meter, Note, Tag
+from ..pages import Flash, TemplatePage
 from ..parts import Age, Empty, Fact, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -57,24 +57,6 @@ _EXPLAINED: Final = (
     f" {formatting.duration(REMEMBERED_FOR.total_seconds())}. Workers that were stopped also show"
     " as gone."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPage(Page):
-    """One worker; ``drain`` is the progress of one that was asked to stop."""
-
-    template: ClassVar[str] = "worker.html"
-    name: str
-    status: Cell
-    drain: str
-    notice: str
-    actions: tuple[Link, ...]
-    load: Cell
-    facts: tuple[Fact, ...]
-    queues: Cell
-    tasks: Table
-    more: str
-    idle: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +240,8 @@ def show_one(context: RequestContext) -> Reply:
     heartbeat, standing = worker.heartbeat, worker.standing(context.now)
     asked = Note(_ASKED[worker.command], "warn") if worker.command else None
     rest = len(heartbeat.running or ()) - len(tasks)
-    return WorkerPage(
+    return TemplatePage(
+        "worker.html",
         title=heartbeat.name,
         crumbs=_crumbs(context),
         name=heartbeat.name,

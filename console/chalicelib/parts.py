@@ -169,15 +169,17 @@ class SearchBox:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedLook:
-    """How far a search has come that has found nothing yet, and the address where it continues.
+    """How far an unfinished search is, and the address where it continues.
 
-    ``count`` is how many tasks there are to look at, None if that is not known.
+    ``count`` is how many queues or tasks there are, None if that is not known.  It continues at a
+    click if it ``waits``.
     """
 
     done: int
     count: int | None
     words: str
     next: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

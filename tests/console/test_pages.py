@@ -137,7 +137,7 @@ def test_an_empty_console_names_the_command_that_fills_it(admin: Browser) -> Non
     assert "headrace queue create mail" in admin.get("/console").text
 
 
-def test_the_search_leads_to_a_task_a_queue_or_those_alike(filled: Browser) -> None:
+def test_the_search_leads_to_a_task_or_a_queue(filled: Browser) -> None:
     [task] = filled.put("mail")
 
     def found(words: str) -> str:
@@ -145,7 +145,6 @@ def test_the_search_leads_to_a_task_a_queue_or_those_alike(filled: Browser) -> N
 
     assert found(task) == f"/console/tasks/{task}"
     assert found("mail") == "/console/queues/mail"
-    assert found("ngsi") == "/console?q=name%3Angsi"
 
 
 def test_a_queue_is_created_from_its_form(admin: Browser) -> None:

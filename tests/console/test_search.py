@@ -3,11 +3,18 @@
 import pytest
 
 from headrace.domain.access import Role
+from headrace.domain.filters import TaskFilter
+from headrace.domain.operate import BulkAction
+from headrace.domain.plan import TaskSpec
+from headrace.domain.schedule import ScheduleSettings
+from headrace.domain.worker import WorkerHeartbeat
 from tests.console.conftest import Browser, Shown, query_of
 
 
 def ids_of(shown: Shown) -> set[str]:
-    tables = shown.page.all("table", class_="tasks")
+    tables = [
+        one for one in shown.page.all("table") if "tasks" in one.attributes.get("class", "").split()
+    ]
     links = [link.attributes["href"] for table in tables for link in table.all("a")]
     paths = {link.partition("?")[0] for link in links}
     return {path.rpartition("/")[2] for path in paths if "/tasks/" in path}
@@ -87,11 +94,62 @@ def test_ids_of_other_keys_queues_are_not_found(mail: Browser) -> None:
     assert ids_of(only_mail.get(f"/console/search?q={secret[:20]}")) == set()
 
 
-def test_the_search_of_the_bar_names_the_queues_that_have_no_index(mail: Browser) -> None:
-    shown = mail.get("/console/search?q=tag:tenant%3Dacme")
+def test_a_search_over_all_queues_continues_step_by_step(mail: Browser) -> None:
+    put = {
+        queue: mail.put(queue, *["{}"] * 40, tags={"tenant": queue}) for queue in ("mail", "sms")
+    }
+    shown = mail.get("/console/search?q=-tag:tenant%3Dnobody")
+    found, steps = ids_of(shown), 1
+    while links := shown.page.all("a", rel="next"):
+        assert "queues searched" in shown.page.one("p", role="status").text
+        shown, steps = mail.get(links[0].attributes["href"]), steps + 1
+        assert found.isdisjoint(ids_of(shown))
+        found |= ids_of(shown)
 
-    left = shown.page.one("section", **{"aria-labelledby": "left"}).all("a")
-    assert [(link.text, query_of(link.attributes["href"])) for link in left] == [
-        ("mail", {"q": "tag:tenant=acme"}),
-        ("sms", {"q": "tag:tenant=acme"}),
-    ]
+    assert found == {*put["mail"], *put["sms"]}
+    assert steps == 2
+    assert "80 tasks found in all queues." in shown.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "to"),
+    [
+        ("mail", "/console/queues/mail"),
+        ("ada:1", "/console/worker?name=ada%3A1"),
+        ("wfl_1", "/console/workflows/wfl_1"),
+        ("order-1", "/console/tasks/order-1"),
+    ],
+)
+def test_an_id_or_a_name_leads_to_its_page(mail: Browser, wanted: str, to: str) -> None:
+    mail.use.task_batches.create({}, batch_id="wfl_1", total=2)
+    mail.use.workers.alive(WorkerHeartbeat("ada:1", ("mail",), mail.clock()))
+    mail.use.tasks.enqueue("mail", [TaskSpec("{}", id="order-1")])
+
+    assert mail.get(f"/console/search?q={wanted}").headers["location"] == to
+
+
+def test_an_action_is_found_by_its_id(mail: Browser) -> None:
+    run = mail.use.actions.begin_all(BulkAction.DELETE, ["mail"], TaskFilter())
+
+    shown = mail.get(f"/console/search?q={run.id}")
+    assert shown.headers["location"] == f"/console/activity/{run.id}"
+
+
+def test_a_word_finds_names_and_offers_errors_and_payloads(mail: Browser) -> None:
+    mail.use.schedules.put("mail", "nightly-mail", ScheduleSettings(cron="0 3 * * *", payload="1"))
+    mail.key(Role.WORKER, "mail")
+    mail.kill("sms", '{"to": "mail@example.org"}', message="no mail server")
+    mail.record()
+    shown = mail.get("/console/search?q=mai")
+
+    things = [row.text for row in shown.page.one("tbody").all("tr")]
+    assert "Queue mail" in things
+    assert "Schedule nightly-mail" in things
+    assert any(one.startswith("Key ") for one in things)
+    assert "Errors Errors with mai 1 message" in things
+    links = {link.text: link.attributes["href"] for link in shown.page.all("a")}
+    assert len(ids_of(mail.get(links["Tasks with mai in the error"]))) == 1
+    assert len(ids_of(mail.get(links["Tasks with mai in the payload"]))) == 1
+    viewer = mail.as_role(Role.VIEWER).get("/console/search?q=mai")
+    assert "in the payload" not in viewer.text
+    assert "Key " not in viewer.page.one("tbody").text

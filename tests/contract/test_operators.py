@@ -307,24 +307,28 @@ def test_a_span_of_the_audit_ends_after_it_begins(world: World) -> None:
         AuditFilter(since=now, before=now).check_span()
 
 
-def test_a_search_over_queues_finds_tasks_by_id_and_says_what_it_left(world: World) -> None:
-    for name in ("a", "b"):
+def test_a_search_over_queues_continues_where_its_last_step_ended(world: World) -> None:
+    for name in ("a", "b", "c"):
         world.queue(name)
-        world.put(name, *["1"] * 3)
+        world.put(name, *["1"] * 3, tags={"of": name})
     world.put("a", id="order-1")
     world.put("b", id="order-2")
-    across = world.use.search.across
+    step = world.use.search.step
 
-    whole = across(BOOTSTRAP, TaskFilter(id_prefix="order-1"))
-    assert ([task.id for task in whole.tasks], whole.more) == (["order-1"], False)
-    both = across(BOOTSTRAP, TaskFilter(id_prefix="order-"))
+    whole = step(BOOTSTRAP, TaskFilter(id_prefix="order-1"))
+    assert ([task.id for task in whole.tasks], whole.cursor) == (["order-1"], None)
+    both = step(BOOTSTRAP, TaskFilter(id_prefix="order-"))
     assert {task.id for task in both.tasks} == {"order-1", "order-2"}
-    first = across(BOOTSTRAP, TaskFilter(id_prefix="order-"), limit=1)
-    assert (len(first.tasks), first.more) == (1, True)
-    none = across(BOOTSTRAP, TaskFilter(id_prefix="order-", states=("DEAD",)))
-    assert none.tasks == ()
-    unknown = across(BOOTSTRAP, TaskFilter(tags={"tenant": "acme"}))
-    assert (unknown.tasks, unknown.left) == ((), ("a", "b"))
+    assert step(BOOTSTRAP, TaskFilter(id_prefix="order-", states=("DEAD",))).tasks == ()
+    found, cursor, steps = set[str](), None, 0
+    where = TaskFilter(without=(TaskFilter(tags={"of": "b"}),))
+    while steps == 0 or cursor is not None:
+        part = step(BOOTSTRAP, where, limit=2, cursor=cursor)
+        assert len(part.tasks) <= 2
+        found |= {task.id for task in part.tasks}
+        cursor, steps = part.cursor, steps + 1
+    assert (len(found), part.found, part.done, part.queues) == (8, 8, 3, 3)
     with acting(Principal("key_1", "ada", Role.OPERATOR, ("b",))):
-        seen = across(BOOTSTRAP, TaskFilter(id_prefix="order-"))
+        seen = step(BOOTSTRAP, TaskFilter(id_prefix="order-"))
+        assert step(BOOTSTRAP, EVERY).queues == 1
     assert "order-2" in {task.id for task in seen.tasks}

@@ -236,7 +236,8 @@
     next = setTimeout(look, Math.min(every * 2 ** failed, LONGEST));
   }
 
-  // ---- A search without an index continues step by step until it finds something.
+  // ---- A search without an index continues step by step: in a list of one queue until it finds
+  // something, over all queues until the end; what a step finds is added to the table.
 
   async function lookOn() {
     const on = document.querySelector("[data-look-on]");
@@ -246,14 +247,25 @@
         const answer = await ask(on.href);
         if (!answer.ok) return;
         const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-        if (!fresh.querySelector("[data-look-on]")) {
+        const room = document.querySelector("[data-found]");
+        const left = fresh.querySelector("[data-looking]");
+        if (!room && !(left && left.querySelector("[data-look-on]"))) {
           location.replace(on.href);
           return;
         }
-        on.closest(".empty").replaceWith(fresh.querySelector("[data-look-on]").closest(".empty"));
+        if (room) addFound(room, fresh.querySelector("[data-found]"));
+        const rest = left || fresh.querySelector("[data-found] ~ *");
+        on.closest("[data-looking]").replaceWith(...(rest ? [rest] : []));
+        dress(document.querySelector("main"));
       } catch { return; }
     }
     setTimeout(lookOn, PAUSE);
+  }
+
+  function addFound(room, fresh) {
+    const rows = room.querySelector("tbody"), more = fresh.querySelector("tbody");
+    if (rows && more) rows.append(...more.children);
+    else if (more) room.replaceChildren(...fresh.children);
   }
 
   // ---- Charts: a time is dragged over, and shown closer.

@@ -1,105 +1,181 @@
-"""The search of the top bar: an id, a queue's name, or a query over all queues."""
+"""The search of the top bar: everything with a name or an id, and the tasks of all queues."""
 
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from headrace.domain import limits, query
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, InvalidRequest, NotFound
-from headrace.domain.filters import TaskFilter
+from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.ids import WHOLE_ID_RE, id_fault
+from headrace.domain.list_query import ListQuery
 from headrace.domain.query import Query
-from headrace.domain.query_grammar import term_text
-from headrace.domain.task import Status
-from headrace.ops.search.search import FoundTasks
+from headrace.domain.query_grammar import term_text, word_text
+from headrace.domain.task import Task
+from headrace.ops.search.search import SearchStep
 
 from .. import formatting, urls
+from ..calls import call_line
+from ..cells import Badge, Cell, Clip, Dim, Id, Lines, Table, Tag
 from ..pages import Page
-from ..parts import Empty, Link
+from ..parts import Empty, Link, SearchBox, UnfinishedLook
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
-from .navigation import crumbs, queue_link, tag_links, task_url
+from .columns import Column, Columns, table, times
+from .lists import LISTS
+from .navigation import queue_link, tag_links, task_url
+from .search_box import TASK_KEYS, TASKS
 
-_LIMIT: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRow:
-    """One task that was found, in whichever queue."""
-
-    id: str
-    url: str
-    queue: Link
-    status: Status
-    dead_reason: str
-    created: datetime
-    error: str
-    tags: tuple[Link, ...]
+_FEW: Final = 5  # of each kind that a name finds
+_ENOUGH: Final = 250  # tasks after which a search waits for a click
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPage(Page):
-    """The tasks of all queues that a query means, as far as they are found without a long look.
-
-    ``left`` are the queues whose own lists have to look at each task.
-    """
+    """What is called so, and the tasks of all queues that match so far."""
 
     template: ClassVar[str] = "search.html"
-    here: str
-    text: str
-    error: str
-    rows: tuple[FoundRow, ...]
+    search: SearchBox
+    things: Table
+    tasks: Table
+    looking: UnfinishedLook | None
     shown: str
-    left: tuple[Link, ...]
-    audit: Link | None
-    empty: Empty
+    empty: Empty | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Thing:
+    """Something that a name finds, or a search that it offers."""
+
+    kind: str
+    name: Link
+    detail: str = ""
 
 
 @routes.get(urls.SEARCH, Permission.READ)
 def find(context: RequestContext) -> Reply:
-    """Go to the task or queue of that name, else show what all queues have of it."""
+    """Go to the thing of that id, else show what has that name and which tasks match."""
     wanted = context.request.param("q").strip()
-    return _by_name(context, wanted) or _by_query(context, wanted)
+    there = next(_by_id(context, wanted), None) if wanted else None
+    return Redirect(there) if there else _found(context, wanted)
 
 
-def _by_name(context: RequestContext, wanted: str) -> Redirect | None:
-    """Go to the queue of that name, or the task of that id."""
-    if limits.NAME_RE.fullmatch(wanted) and context.allows(Permission.READ, wanted):
-        try:
-            context.use.queues.get(wanted)
-        except NotFound:
-            pass
-        else:
-            return Redirect(context.url(urls.QUEUE, queue=wanted))
+# -- things ----------------------------------------------------------------------------------------
+
+
+def _by_id(context: RequestContext, wanted: str) -> Iterator[str]:
+    """Yield the address of the thing with that id, or of the queue or worker with that name."""
+    use, allows = context.use, context.allows
+    is_queue = limits.NAME_RE.fullmatch(wanted) and allows(Permission.READ, wanted)
+    is_id = limits.TASK_ID_RE.fullmatch(wanted)
+    is_action = wanted.startswith("act_") and allows(Permission.OPERATE)
+    looks: tuple[tuple[object, Callable[[], object], str], ...] = (
+        (is_queue, lambda: use.queues.get(wanted), context.url(urls.QUEUE, queue=wanted)),
+        (is_id, lambda: context.task(wanted), context.url(urls.TASK, id=wanted)),
+        (is_id, lambda: use.task_batches.get(wanted), context.url(urls.WORKFLOW, id=wanted)),
+        (is_action, lambda: use.actions.get(wanted), context.url(urls.ACTION, id=wanted)),
+        (
+            allows(Permission.LIST),
+            lambda: use.workers.one(wanted),
+            context.url(urls.WORKER, {"name": wanted}),
+        ),
+    )
+    for possible, look, url in looks:
+        with suppress(NotFound, Forbidden):
+            if possible:
+                look()
+                yield url
+
+
+def _things(context: RequestContext, wanted: str) -> Iterator[_Thing]:
+    """Yield what has *wanted* in its name, and the searches that a word offers."""
+    use, word = context.use, word_text(wanted)
+
+    def named(
+        kind: str, shown: Callable[[Any], Link], look: Callable[..., Any]
+    ) -> Iterator[_Thing]:
+        of = LISTS[kind]
+        if not context.allows(of.needs):
+            return
+        where: ListQuery[Any] = of.language.read(word)
+        page = look(where=where, limit=_FEW)
+        yield from (_Thing(of.one.capitalize(), shown(one)) for one in page.shown)
+        if page.cursor is not None:
+            every = Link(f"More {of.name}", context.url(of.route, {"q": word}))
+            yield _Thing(of.one.capitalize(), every)
+
+    yield from named("queues", lambda one: queue_link(context, one.name), use.queues.list)
+    yield from named(
+        "workers",
+        lambda one: Link(
+            one.heartbeat.name, context.url(urls.WORKER, {"name": one.heartbeat.name})
+        ),
+        use.workers.list,
+    )
+    yield from named(
+        "schedules",
+        lambda one: Link(one.name, context.url(urls.SCHEDULE, queue=one.queue, name=one.name)),
+        use.schedules.list,
+    )
+    yield from named(
+        "keys",
+        lambda one: Link(one.name, context.url(urls.KEYS, {"q": term_text("name", one.name)})),
+        lambda **asked: use.keys.list(context.by, **asked),
+    )
     if limits.TASK_ID_RE.fullmatch(wanted):
-        try:
-            context.task(wanted)
-        except (NotFound, Forbidden):
-            pass
-        else:
-            return Redirect(context.url(urls.TASK, id=wanted))
-    return None
+        for batch in use.task_batches.list(prefix=wanted, parts=False, limit=_FEW).shown:
+            yield _Thing("Workflow", Link(batch.id, context.url(urls.WORKFLOW, id=batch.id)))
+    if context.allows(Permission.LIST):
+        yield from _searches(context, wanted, word)
 
 
-def _by_query(context: RequestContext, wanted: str) -> Reply:
-    """Show what all queues have of it."""
+def _searches(context: RequestContext, wanted: str, word: str) -> Iterator[_Thing]:
+    groups = context.use.errors.seen_by(context.by).groups
+    number = sum(wanted.casefold() in f"{one.type}: {one.message}".casefold() for one in groups)
+    if number:
+        errors = Link(f"Errors with {wanted}", context.url(urls.ERRORS, {"q": word}))
+        yield _Thing("Errors", errors, formatting.count_of(number, "message"))
+    for key, what, needs in (
+        ("error", "error", Permission.LIST),
+        ("payload", "payload", Permission.DETAILS),
+    ):
+        if context.allows(needs):
+            url = context.url(urls.SEARCH, {"q": term_text(key, wanted)})
+            yield _Thing("Tasks", Link(f"Tasks with {wanted} in the {what}", url), "all queues")
+
+
+_THINGS: Final[Columns[_Thing]] = {
+    "kind": Column("Kind", cell=lambda one: one.kind),
+    "name": Column("Name", cell=lambda one: one.name),
+    "detail": Column("Detail", cell=lambda one: Dim(one.detail) if one.detail else None),
+}
+
+
+# -- tasks -----------------------------------------------------------------------------------------
+
+
+def _found(context: RequestContext, wanted: str) -> Reply:
+    error, asked = "", Query()
     try:
         asked = query.read(wanted)
-    except InvalidRequest as error:
-        return _page(context, wanted, error=error.errors[0].message)
+    except InvalidRequest as wrong:
+        error = wrong.errors[0].message
     if asked.queue is not None:
         return _in_queue(context, wanted, asked)
-    word = asked.where.error
-    if not wanted or asked.where == TaskFilter(error=wanted) or not context.allows(Permission.LIST):
-        return Redirect(context.url(urls.QUEUES, {"q": _named(word or wanted)}))
     if asked.where.needs_payload and not context.allows(Permission.DETAILS):
-        return _page(context, wanted, error="payloads are not shown to this key")
-    return _page(context, wanted, asked, context.use.search.across(context.by, asked.where))
-
-
-def _named(wanted: str) -> str:
-    return term_text("name", wanted) if wanted else ""
+        error, asked = "names a payload, and payloads are not shown to this key", Query()
+    is_name = bool(error) or asked.where == TaskFilter(error=" ".join(wanted.split()))
+    named = wanted and (is_name or asked.where.id_prefix is not None)
+    things = [*_things(context, wanted)] if named else []
+    if is_name:
+        asked = Query()  # its terms are those of the searches that it offers
+        error = "" if any(one.kind not in ("Errors", "Tasks") for one in things) else error
+    step = None
+    if asked.where != EVERY_TASK and context.allows(Permission.LIST):
+        step = context.use.search.step(context.by, asked.where, cursor=context.cursor)
+    return _page(context, wanted, asked, step, things, error)
 
 
 def _in_queue(context: RequestContext, wanted: str, asked: Query) -> Reply:
@@ -109,7 +185,7 @@ def _in_queue(context: RequestContext, wanted: str, asked: Query) -> Reply:
         context.require(Permission.READ, queue)
         context.use.queues.get(queue)
     except (NotFound, Forbidden):
-        return _page(context, wanted, error=f"there is no queue {queue} that this key is for")
+        return _page(context, wanted, Query(), None, [], f"names no queue of yours: {queue}")
     rest = {"q": query.query_text(replace(asked, queue=None))}
     return Redirect(context.url(urls.QUEUE, rest, queue=queue))
 
@@ -117,59 +193,81 @@ def _in_queue(context: RequestContext, wanted: str, asked: Query) -> Reply:
 def _page(
     context: RequestContext,
     wanted: str,
-    asked: Query | None = None,
-    found: FoundTasks | None = None,
-    *,
-    error: str = "",
+    asked: Query,
+    step: SearchStep | None,
+    things: list[_Thing],
+    error: str,
 ) -> SearchPage:
-    found = found or FoundTasks((), more=False)
-    at_least = "at least " if found.more else ""
-    rest = {"q": query.query_text(asked) if asked else wanted}
+    def url(text: str, **more: object) -> str:
+        return context.url(urls.SEARCH, {"q": text, **more})
+
+    looking = None
+    tasks = step.tasks if step else ()
+    if step and step.cursor is not None:
+        of = "" if step.queues is None else f" of {formatting.number(step.queues)}"
+        words = (
+            f"{formatting.number(step.found)} found · {formatting.number(step.done)}{of} queues"
+            f" searched · {formatting.count_of(step.looked_at, 'task')} read"
+        )
+        rest = url(wanted, cursor=step.cursor)
+        waits = step.found >= _ENOUGH
+        looking = UnfinishedLook(step.done, step.queues, words, rest, waits=waits)
     return SearchPage(
         title="Search",
         http_status=400 if error else 200,
-        crumbs=crumbs(context),
-        here=context.url(urls.SEARCH),
-        text=wanted,
-        error=error,
-        rows=tuple(
-            FoundRow(
-                task.id,
-                task_url(context, task.id),
-                queue_link(context, task.queue),
-                task.status(context.now),
-                task.dead_reason or "",
-                task.created_at,
-                formatting.latest(task.errors, 300),
-                tag_links(context, task.queue, task.tags),
-            )
-            for task in found.tasks
+        search=SearchBox(
+            action=context.url(urls.SEARCH),
+            text=wanted,
+            error=error,
+            terms=tuple(
+                Link(text, url(query.query_text(rest))) for text, rest in query.terms_of(asked)
+            ),
+            things="queues",
+            example=TASKS,
+            keys=("queue:", *TASK_KEYS),
         ),
-        shown=f"{at_least}{formatting.count_of(len(found.tasks), 'task')}",
-        left=tuple(Link(queue, context.url(urls.QUEUE, rest, queue=queue)) for queue in found.left),
-        audit=None if found.tasks else _audit(context, asked),
-        empty=_empty(asked, found, error),
+        things=table("things", _THINGS, things),
+        tasks=table("tasks", _task_columns(context), tasks),
+        looking=looking,
+        shown=f"{formatting.count_of(step.found, 'task')} found in all queues."
+        if step and tasks
+        else "",
+        empty=None if tasks or looking or error else _empty(asked, things),
     )
 
 
-def _audit(context: RequestContext, asked: Query | None) -> Link | None:
-    """Return the link to what was done by hand to a task that is not there any more."""
-    wanted = asked.where.id_prefix if asked else None
-    if wanted is None or not context.allows(Permission.OPERATE):
-        return None
-    url = context.url(urls.ACTIVITY, {"q": term_text("id", wanted)})
-    return Link("Look for it in Activity", url)
-
-
-def _empty(asked: Query | None, found: FoundTasks, error: str) -> Empty:
-    prefix = asked.where.id_prefix if asked else None
-    if error:
-        return Empty("Nothing was looked for: the query is not right.")
-    if prefix is not None and not found.left:
+def _empty(asked: Query, things: list[_Thing]) -> Empty | None:
+    prefix = asked.where.id_prefix
+    if prefix is not None:
         whole = bool(WHOLE_ID_RE.fullmatch(prefix))
         text = f"There is no task {prefix}" if whole else f"No task's id begins with {prefix}"
         why = id_fault(prefix) or "mistyped, or no longer kept"
         return Empty(f"{text} in the queues of this key: {why}.")
-    if found.left:
-        return Empty("No queue's index has it. Others have to look at each task: see below.")
-    return Empty("No task fits, in any queue.")
+    if things:
+        return None
+    if asked.where == EVERY_TASK:
+        return Empty("Type an id, a name, or a query such as state:dead tag:tenant=acme after:1h.")
+    return Empty("No task matches, in any queue.")
+
+
+def _task_columns(context: RequestContext) -> Columns[Task]:
+    def title(task: Task) -> Cell:
+        call, url = call_line(task.payload), task_url(context, task.id)
+        text = f"{call.function}{call.arguments}" if call else ""
+        return Lines((Clip(text, url, strong=True), Id(task.id))) if text else Id(task.id, url)
+
+    def error(task: Task) -> Cell:
+        text = formatting.latest(task.errors, 300)
+        tags = (Tag(one.text, one.url) for one in tag_links(context, task.queue, task.tags))
+        return (Clip(text) if text else None, *tags)
+
+    return {
+        "task": Column("Task", cell=title),
+        "queue": Column("Queue", cell=lambda task: queue_link(context, task.queue)),
+        "state": Column(
+            "State",
+            cell=lambda task: Badge(task.status(context.now), task.dead_reason or ""),
+        ),
+        "created": times("Created", lambda task: task.created_at),
+        "error": Column("Latest error, tags", cell=error, wide=True),
+    }

@@ -17,10 +17,10 @@ from .list_search import LIMIT, SEARCHED, SORT, ListSearch
 from .task_list import ORDER, STATE, TaskList, TaskQuery
 
 _SUGGESTED: Final = 20
-_TASKS: Final = "tag:tenant=acme error:Timeout payload.order:77 id:tsk_…"
-_TASK_KEYS: Final = (
-    "state:", "tag:key=value", "error:", "worker:", "payload.path:", "id:", "attempts:",
-    "priority:", "group:", "after:", "before:",
+TASKS: Final = "task:mail.send tag:tenant=acme error:Timeout OR error:Refused after:1h"
+TASK_KEYS: Final = (
+    "state:", "tag:key=value", "task:", "error:", "payload.path:", "version:", "worker:", "id:",
+    "attempts:", "priority:", "group:", "after:1h", "before:",
 )  # fmt: skip
 
 Row = TypeVar("Row")
@@ -45,8 +45,8 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
         suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in _terms(wanted, found)),
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=url({STATE: wanted.state}) if wanted.narrowed or wanted.errors else None,
-        example=_TASKS,
-        keys=_TASK_KEYS,
+        example=TASKS,
+        keys=TASK_KEYS,
     )
 
 

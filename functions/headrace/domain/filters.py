@@ -133,7 +133,8 @@ class TaskFilter:
     Seconds mean so long before now.  A tag with the value None may have any value.
     ``error`` is a part of the latest error's type, message or detail, in upper or lower case.
     ``fingerprint`` is that of the current error (``is_error_current``).  ``payload`` has the text
-    of values by their paths; ``id_prefix`` is the beginning of the id.
+    of values by their paths, and ``payload_text`` is a part of the payload, in upper or lower case;
+    ``id_prefix`` is the beginning of the id.
 
     ``version`` is that of the worker of the latest delivery; ``version_workers`` has the names of
     its workers, once they are known.  Of each group in ``either`` one filter must match, and none
@@ -153,6 +154,7 @@ class TaskFilter:
     payload: Mapping[str, str] = field(default_factory=dict)
     id_prefix: str | None = None
     version: str | None = None
+    payload_text: str | None = None
     either: "tuple[tuple[TaskFilter, ...], ...]" = ()
     without: "tuple[TaskFilter, ...]" = ()
     version_workers: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
@@ -196,13 +198,14 @@ class TaskFilter:
     @property
     def needs_payload(self) -> bool:
         """Whether payloads must be read to compare tasks."""
-        return any(one.payload for one in self.parts)
+        return any(one.payload or one.payload_text for one in self.parts)
 
     def without_payloads(self) -> Self:
         """Return the conditions that need no payload."""
         return replace(
             self,
             payload={},
+            payload_text=None,
             either=tuple(
                 group for group in self.either if not any(one.needs_payload for one in group)
             ),
@@ -291,12 +294,16 @@ class TaskFilter:
             return False
         if not self.tags.keys() <= task.tags.keys() or task.attempts < (self.min_attempts or 0):
             return False
-        if not task.id.startswith(self.id_prefix or ""):
+        if not task.id.startswith(self.id_prefix or "") or not self._matches_error(task):
             return False
+        if (self.payload_text or "").casefold() not in (task.payload or "").casefold():
+            return False
+        return not self.payload or _holds(task, self.payload)
+
+    def _matches_error(self, task: Task) -> bool:
         if self.error is not None and not _mentions(task, self.error):
             return False
-        alike = self.fingerprint is None or self.fingerprint == current_fingerprint_of(task)
-        return alike and (not self.payload or _holds(task, self.payload))
+        return self.fingerprint is None or self.fingerprint == current_fingerprint_of(task)
 
 
 _MISSING: Final = object()

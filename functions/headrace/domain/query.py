@@ -33,8 +33,8 @@ ID_PREFIX: Final = "tsk_"
 _PAYLOAD: Final = re.compile(rf"payload\.({PATH}):")
 _TAG: Final = re.compile(rf"({QUOTED}|[^\s\"=]+)(?:=({QUOTED}|[^\s\"]*))?(?=\s|\Z)")
 _BARE_TAG: Final = re.compile(r'[^\s"\\=,]+')
-_ONE_VALUE: Final = ("error", "fingerprint", "worker", "version", "group", "priority", "attempts",
-                     "after", "before", "id")  # fmt: skip
+_ONE_VALUE: Final = ("error", "payload", "fingerprint", "worker", "version", "group", "priority",
+                     "attempts", "after", "before", "id")  # fmt: skip
 _FUNCTION: Final = "task"  # the member of a payload that names the function
 
 
@@ -285,6 +285,7 @@ _READ: Final[Mapping[str, tuple[str, ReadValue]]] = {
     "error": ("error", text_of(limits.ERROR_BYTES)),
     "worker": ("worker", text_of(limits.WORKER_BYTES)),
     "version": ("version", text_of(limits.WORKER_BYTES)),
+    "payload": ("payload_text", text_of(limits.PAYLOAD_VALUE_BYTES)),
     "id": ("id_prefix", task_id),
     "attempts": ("min_attempts", whole_count),
     "after": ("scheduled_after", since),

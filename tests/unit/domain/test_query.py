@@ -39,6 +39,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
         ("after:1h30m", TaskFilter(scheduled_after=5_400)),
         ("tag:x task:mail.send", TaskFilter(tags={"x": None}, payload={"task": "mail.send"})),
         ("version:2.1", TaskFilter(version="2.1")),
+        ("payload:acme", TaskFilter(payload_text="acme")),
         (
             "-tag:x -Timeout full",
             TaskFilter(
@@ -122,6 +123,7 @@ WHERE = st.builds(
     states=st.lists(st.sampled_from(STATE_WORDS), max_size=2, unique=True).map(tuple),
     tags=st.dictionaries(SOME, st.none() | TEXT, max_size=3),
     worker=st.none() | SOME,
+    payload_text=st.none() | SOME,
     version=st.none() | SOME,
     either=st.lists(st.tuples(ONE_OR_OTHER, ONE_OR_OTHER), max_size=2).map(tuple),
     without=st.lists(ONE, max_size=2).map(tuple),

@@ -18,7 +18,6 @@ from headrace.client.operations import FromClient, Operation, every_entry, whole
 from headrace.domain.errors import InvalidRequest, NotFound, TaskDead
 from headrace.domain.workflow import is_relay, part_id, root_id
 from headrace.wire.batches import BatchResult, BatchSeen
-from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # known to every checker
@@ -47,95 +46,6 @@ class StepsLook:
     def ended(self) -> bool:
         """Whether all of them have ended."""
         return all(one is not None and one.ended for one in self.tasks.values())
-
-
-@dataclass(slots=True)
-class StepsWaiting:
-    """A wait for the end of the steps *names* of the workflow of an *id*.
-
-    Raises NotFound for a name that the *plan* does not have.
-    """
-
-    id: str
-    plan: "Workflow[Any]"
-    names: Sequence[str]
-    _made: dict[str, str] = field(init=False)  # the known tasks of steps
-    _needed: set[str] = field(init=False)
-    _pause: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in self.names:
-            if name not in self.plan.steps:
-                raise NotFound(f"workflow {self.id} has no step {name}")
-        self._made = dict(self.plan.roots(self.id))
-        self._needed = set().union(*map(self.plan.before, self.names))
-
-    def ended(self, found: StepsLook, seconds: float | None) -> dict[str, Task]:
-        """Return the tasks by their steps, as they were *found* after so many *seconds*.
-
-        Raises TimeoutError where one has not ended.
-        """
-        ended = {name: one.task for name, one in found.tasks.items() if one and one.ended}
-        left = [name for name in self.names if name not in ended]
-        if left:
-            which = f"step {left[0]} of workflow {self.id}"
-            raise TimeoutError(f"{which} has not ended within {seconds or 0:g} s")
-        return ended
-
-    def look(self) -> Operation[StepsLook]:
-        """Look at the steps.  Raises TaskDead where one will not be made, and NotFound."""
-        self._pause = self._pause or (yield from self._poll_after())
-        if any(name not in self._made for name in self.names):
-            yield from self._look_for_turns()
-        found: dict[str, TaskLook | None] = {}
-        for name in self.names:
-            found[name] = yield from self._task(name)
-        return StepsLook(found, self._pause)
-
-    def _poll_after(self) -> Operation[float]:
-        """After how many seconds the service says to look again: with a task that it keeps."""
-        try:
-            look: TaskLook = yield look_at_task(root_id(self.id, 0), payload=False)
-            return max(_SOONEST, look.poll_after_seconds)
-        except NotFound:
-            return _USUAL
-
-    def _task(self, name: str) -> Operation[TaskLook | None]:
-        if name not in self._made:
-            return None
-        with if_kept(self._made[name]):
-            look: TaskLook = yield look_at_task(self._made[name], payload=False)
-            return look
-
-    def _look_for_turns(self) -> Operation[None]:
-        prefix = part_id(self.id, "")
-        whole: BatchSeen = yield batches.get_batch(self.id)
-        parts: dict[str, BatchSeen] = {}
-        if whole.dead or whole.cancelled_at:
-            for one in (yield from every_entry(batches.list_batches(prefix=prefix))):
-                parts[one.id.removeprefix(prefix)] = one
-        else:
-            for name in self.names:
-                if name not in self._made:
-                    parts[name] = yield batches.get_batch(prefix + name)
-        for name in [*self.names, *sorted(self._needed.difference(self.names))]:
-            if name in parts:
-                yield from self._check(name, parts[name])
-        for name in set(self.names) & parts.keys():
-            for callback in parts[name].callbacks.values():
-                self._made[name] = str(callback.task_id)
-
-    def _check(self, name: str, part: BatchSeen) -> Operation[None]:
-        """Raise TaskDead where the step *name*, which *part* makes, will not be made."""
-        which = f"step {name} of workflow {self.id}"
-        if any(one.task_id is None for one in part.callbacks.values()):
-            raise NotFound(f"{which} was not made: its queue is missing")
-        if part.callbacks:
-            return
-        if part.stopped:
-            raise TaskDead(f"{which} is not made: the workflow was cancelled")
-        if part.finished_at is not None and part.dead_ids:
-            result_of((yield tasks.get_task(part.dead_ids[0], payload=False)))  # which is dead
 
 
 _SOONEST = 0.05  # seconds
@@ -230,28 +140,89 @@ class AsyncWorkflowRun(Generic[T_co]):
 
 
 class _Waiting:
-    """A wait for the result of a step, or of the last step."""
+    """A wait for the result of the step of a workflow, or of the last one.
+
+    Raises NotFound for a step that the *plan* does not have.
+    """
 
     def __init__(
         self, id: str, plan: "Workflow[Any] | None", step: str | None, timeout: Duration | None
     ) -> None:
-        self.seconds = checks.optional("timeout", timeout, (0, inf))
+        self._seconds = checks.optional("timeout", timeout, (0, inf))
         if plan is None:
             message = "can be waited for where the workflow was started"
             raise InvalidRequest.of("result", message)
-        self._plan, self._step = plan, None if step is None else str(step)
-        self.steps = StepsWaiting(id, plan, plan.last if self._step is None else (self._step,))
+        self._id, self._plan, self._step = id, plan, None if step is None else str(step)
+        self._names = plan.last if self._step is None else (self._step,)
+        for name in self._names:
+            if name not in plan.steps:
+                raise NotFound(f"workflow {id} has no step {name}")
+        self._made = dict(plan.roots(id))  # the known tasks of steps
+        before = set().union(*map(plan.before, self._names))
+        self._relevant = [*self._names, *sorted(before.difference(self._names))]
 
     def result(self) -> Operation[Any]:
         """Wait for the result.  Raises as WorkflowRun.result() does."""
-        pace = LookPace(self.seconds, turn=0, clock=(yield FromClient("clock")))
-        found = yield from self.steps.look()
-        while not found.ended and (yield from pace.next(found)) is not None:
-            found = yield from self.steps.look()
-        tasks = self.steps.ended(found, self.seconds)
+        pace = LookPace(self._seconds, turn=0, clock=(yield FromClient("clock")))
+        poll_after = yield from self._poll_after()
+        found = yield from self._look(poll_after)
+        while not found.ended:
+            if (yield from pace.next(found)) is None:
+                left = next(name for name, one in found.tasks.items() if not (one and one.ended))
+                which = f"step {left} of workflow {self._id}"
+                raise TimeoutError(f"{which} has not ended within {self._seconds or 0:g} s")
+            found = yield from self._look(poll_after)
+        tasks = {name: one.task for name, one in found.tasks.items() if one}
         if self._step is None:
             return self._plan.read(tasks)
         return self._plan.read_step(self._step, tasks[self._step])
+
+    def _poll_after(self) -> Operation[float]:
+        """Return after how many seconds the service says to look again at a task that it keeps."""
+        try:
+            look: TaskLook = yield look_at_task(root_id(self._id, 0), payload=False)
+            return max(_SOONEST, look.poll_after_seconds)
+        except NotFound:
+            return _USUAL
+
+    def _look(self, poll_after: float) -> Operation[StepsLook]:
+        """Look at the steps.  Raises TaskDead for a step that will not be made, and NotFound."""
+        if any(name not in self._made for name in self._names):
+            yield from self._look_for_turns()
+        found: dict[str, TaskLook | None] = dict.fromkeys(self._names)
+        for name in self._made.keys() & set(self._names):
+            with if_kept(self._made[name]):
+                found[name] = yield look_at_task(self._made[name], payload=False)
+        return StepsLook(found, poll_after)
+
+    def _look_for_turns(self) -> Operation[None]:
+        prefix = part_id(self._id, "")
+        whole: BatchSeen = yield batches.get_batch(self._id)
+        parts: dict[str, BatchSeen] = {}
+        if whole.dead or whole.cancelled_at:
+            for one in (yield from every_entry(batches.list_batches(prefix=prefix))):
+                parts[one.id.removeprefix(prefix)] = one
+        else:
+            for name in set(self._names) - self._made.keys():
+                parts[name] = yield batches.get_batch(prefix + name)
+        for name in self._relevant:
+            if name in parts:
+                yield from self._check(name, parts[name])
+        for name in parts.keys() & set(self._names):
+            for callback in parts[name].callbacks.values():
+                self._made[name] = str(callback.task_id)
+
+    def _check(self, name: str, part: BatchSeen) -> Operation[None]:
+        """Raise TaskDead if the step *name*, which *part* makes, will not be made."""
+        which = f"step {name} of workflow {self._id}"
+        if any(one.task_id is None for one in part.callbacks.values()):
+            raise NotFound(f"{which} was not made: its queue is missing")
+        if part.callbacks:
+            return
+        if part.stopped:
+            raise TaskDead(f"{which} is not made: the workflow was cancelled")
+        if part.finished_at is not None and part.dead_ids:
+            result_of((yield tasks.get_task(part.dead_ids[0], payload=False)))  # which is dead
 
 
 def _state(id: str) -> Operation[WorkflowState]:

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -299,28 +297,3 @@ def test_with_a_private_codec_nothing_travels_in_clear() -> None:
     error = stored[1].errors[0]
     assert (error.type, error.detail) == ("ValueError", "")
     assert error.message.startswith("withheld")
-
-
-# ----------------------------------------------------------------------------------------- forks
-
-
-@pytest.mark.parametrize(
-    ("end", "code"), [(lambda: "the child's", 0), (lambda: sys.exit("what it has to say"), 1)]
-)
-def test_a_process_that_a_handler_forks_ends_where_it_comes_back(
-    end: Callable[[], Any], code: int
-) -> None:
-    """It would go on as a second worker."""
-    app, test = App(), os.getpid()
-
-    def forks(payload: Any) -> Any:
-        pid = os.fork()
-        return end() if pid == 0 else os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-    app.handler(queue="mail")(forks)
-    try:
-        task = run(app)
-    finally:
-        if os.getpid() != test:
-            os._exit(99)
-    assert (task.state, task.result) == (State.SUCCEEDED, code)

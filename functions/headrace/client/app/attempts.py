@@ -2,13 +2,11 @@
 
 import asyncio
 import inspect
-import os
 import random
 import sys
 import threading
-import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack
 from difflib import get_close_matches
 from types import ModuleType
 from typing import Any, Final
@@ -86,8 +84,7 @@ class AttemptRun:
             with ExitStack() as around:
                 self._hooks.call_hooks("task_start", self._ctx)
                 self._hooks.enter(around, self._ctx)
-                with _ending_forks():
-                    result = _plain(self._invoke())
+                result = _plain(self._invoke())
         except BaseException as error:  # the process edge: every end is reported
             if isinstance(error, KeyboardInterrupt) and _in_main_thread():
                 raise
@@ -100,10 +97,9 @@ class AttemptRun:
             async with AsyncExitStack() as around:
                 self._hooks.call_hooks("task_start", self._ctx)
                 await self._hooks.enter_async(around, self._ctx)
-                with _ending_forks():
-                    result = self._invoke()
-                    if inspect.isawaitable(result):
-                        result = await result
+                result = self._invoke()
+                if inspect.isawaitable(result):
+                    result = await result
         except asyncio.CancelledError as error:
             return self._failed(_reason(error))
         except BaseException as error:  # the process edge: every end is reported
@@ -329,33 +325,3 @@ def _plain(result: object) -> object:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-@contextmanager
-def _ending_forks() -> Iterator[None]:
-    """End a process that the block has forked, should it come out of it: it is no worker.
-
-    What it goes on with would be the worker's: it would report on this task, and take others.
-    """
-    pid, error = os.getpid(), None
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        if os.getpid() != pid:
-            os._exit(_exit_code(error))
-
-
-def _exit_code(error: BaseException | None) -> int:
-    """Return the code of a process that ends with *error*, written where Python would write it."""
-    code = error.code if isinstance(error, SystemExit) else int(error is not None)
-    with suppress(Exception):
-        if error is not None and not isinstance(error, SystemExit):
-            traceback.print_exception(error)
-        elif code is not None and not isinstance(code, int):
-            print(code, file=sys.stderr)  # noqa: T201  as Python does
-        sys.stdout.flush()
-        sys.stderr.flush()
-    return code & 0xFF if isinstance(code, int) else int(code is not None)

@@ -1,7 +1,7 @@
 """Rows of an outbox: a task with its id and absolute times, or the calls that start a workflow."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, ParamSpec, Protocol, TypedDict, Unpack
 
@@ -66,45 +66,6 @@ class BatchCallbacks(TypedDict, total=False):
     on_failed: SpawnedTask | None
 
 
-def workflow_row(
-    workflow: Workflow[Any] | CallGroup[Any], codec: Codec, *, id: str | None, now: datetime
-) -> NewRow:
-    """Return the row that starts *workflow* under *id*.  Raises InvalidRequest as its `start`."""
-    whole = chain(workflow) if isinstance(workflow, CallGroup) else workflow
-    name = id or new_workflow_id()
-    return _calls_row(name, whole.calls(name), codec, now)
-
-
-def batch_row(
-    calls: Iterable[SpawnedTask],
-    codec: Codec,
-    *,
-    id: str | None,
-    now: datetime,
-    **callbacks: Unpack[BatchCallbacks],
-) -> NewRow:
-    """Return the row that creates a batch under *id*, and enqueues *calls* as its members.
-
-    Raises InvalidRequest for no calls, and what `new_row` does.
-    """
-    members: dict[str, list[bytes]] = {}
-    name, total = id or new_batch_id(now), 0
-    for place, call in enumerate(calls):
-        check_call(call, f"calls[{place}]")
-        task = replace(_dated(call, now), id=call.id or member_id(name, place))
-        task = in_batch(task, name)
-        entry = task_entry(task, codec, path=f"calls[{place}]")
-        members.setdefault(call.queue, []).append(entry)
-        total += 1
-    if not total:
-        raise checks.wrong("calls", "must be one at least")
-    enqueues = (
-        enqueue_entries(queue, some) for queue, entries in members.items() for some in cut(entries)
-    )
-    create = create_batch(id=name, total=total, **callbacks)
-    return _calls_row(name, [create, *enqueues], codec, now)
-
-
 def _calls_row(id: str, calls: Iterable[ApiCall[Any]], codec: Codec, now: datetime) -> NewRow:
     checks.task_id("id", id)
     stored = [(call.path, call.body(codec)) for call in calls if call.body is not None]
@@ -153,31 +114,73 @@ P = ParamSpec("P")
 
 
 class Preparing(Protocol[P]):
-    """A task function, or one with options chosen: ``send_mail.options(delay=60)``.
-
-    What is prepared, a task function's call or a task for a queue by its name, is what every outbox
-    writes: in the transaction that its first argument is, or that the library knows by itself.
-    """
+    """A task function, or one with options chosen: ``send_mail.options(delay=60)``."""
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
         """Return the task of a call with these arguments.  Raises InvalidRequest."""
         ...
 
 
-def prepared_calls(
-    task: Preparing[...], calls: Iterable[Mapping[str, Any]]
-) -> Iterable[PreparedTask]:
-    """Return the tasks of *calls*, each given as its arguments by name.
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes the rows of an outbox.  Raises what an enqueue of the same raises."""
 
-    Raises TypeError for what is no task function, InvalidRequest for what is no mapping.
-    """
-    prepare = _preparing(task).prepare
-    return (prepare(**checks.arguments(place, call)) for place, call in enumerate(calls))
+    codec: Codec
+    now: Callable[[], datetime]
 
+    def call(self, task: Preparing[P], *args: P.args, **kwargs: P.kwargs) -> list[NewRow]:
+        """Return the row of one call.  Raises TypeError for what is no task function."""
+        return self._prepared([_preparing(task).prepare(*args, **kwargs)])
 
-def prepared_call(task: Preparing[P], *args: P.args, **kwargs: P.kwargs) -> PreparedTask:
-    """Return the task of one call.  Raises TypeError for what is no task function."""
-    return _preparing(task).prepare(*args, **kwargs)
+    def calls(self, task: Preparing[...], calls: Iterable[Mapping[str, Any]]) -> list[NewRow]:
+        """Return the rows of *calls*, each given as its arguments by name.
+
+        Raises TypeError for what is no task function, InvalidRequest for what is no mapping.
+        """
+        prepare = _preparing(task).prepare
+        return self._prepared(
+            prepare(**checks.arguments(place, call)) for place, call in enumerate(calls)
+        )
+
+    def tasks(self, queue: str, tasks: Iterable[NewTask]) -> list[NewRow]:
+        """Return the rows of *tasks* for *queue*."""
+        return self._prepared(PreparedTask(queue, task, self.codec) for task in tasks)
+
+    def _prepared(self, tasks: Iterable[PreparedTask]) -> list[NewRow]:
+        now = self.now()
+        return [new_row(one.queue, one.task, one.codec, now=now) for one in tasks]
+
+    def workflow(self, workflow: Workflow[Any] | CallGroup[Any], id: str | None) -> list[NewRow]:
+        """Return the row that starts *workflow* under *id*."""
+        whole = chain(workflow) if isinstance(workflow, CallGroup) else workflow
+        name = id or new_workflow_id()
+        return [_calls_row(name, whole.calls(name), self.codec, self.now())]
+
+    def batch(
+        self, calls: Iterable[SpawnedTask], id: str | None, **callbacks: Unpack[BatchCallbacks]
+    ) -> list[NewRow]:
+        """Return the row that creates a batch under *id*, and enqueues *calls* as its members.
+
+        Raises InvalidRequest for no calls.
+        """
+        members: dict[str, list[bytes]] = {}
+        now = self.now()
+        name, total = id or new_batch_id(now), 0
+        for place, call in enumerate(calls):
+            check_call(call, f"calls[{place}]")
+            task = replace(_dated(call, now), id=call.id or member_id(name, place))
+            entry = task_entry(in_batch(task, name), self.codec, path=f"calls[{place}]")
+            members.setdefault(call.queue, []).append(entry)
+            total += 1
+        if not total:
+            raise checks.wrong("calls", "must be one at least")
+        enqueues = (
+            enqueue_entries(queue, some)
+            for queue, entries in members.items()
+            for some in cut(entries)
+        )
+        create = create_batch(id=name, total=total, **callbacks)
+        return [_calls_row(name, [create, *enqueues], self.codec, now)]
 
 
 def _preparing(task: Preparing[P]) -> Preparing[P]:
@@ -187,8 +190,3 @@ def _preparing(task: Preparing[P]) -> Preparing[P]:
             f" not {type(task).__name__}; a task for a queue by its name is written by add(…)"
         )
     return task
-
-
-def prepared_tasks(queue: str, tasks: Iterable[NewTask], codec: Codec) -> Iterable[PreparedTask]:
-    """Return *tasks* as those of *queue*, whose payloads *codec* writes."""
-    return (PreparedTask(queue, task, codec) for task in tasks)

@@ -1,10 +1,10 @@
 """The table of an outbox: rows, outcomes, and the protocol that a relay uses."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from headrace.domain.errors import HeadraceError, InvalidRequest
 
@@ -46,6 +46,20 @@ class OutboxRow(NewRow):
         return f"<OutboxRow {self.task_id} for {self.queue}>"
 
 
+def read_rows(
+    found: Iterable[Any], aware: Callable[[datetime | None], datetime | None]
+) -> list[OutboxRow]:
+    """Return the rows that a database has *found*; *aware* adds the time zone to an instant."""
+    times = ("created_at", "refused_at")
+    return [
+        OutboxRow(
+            **{one.name: getattr(row, one.name) for one in fields(OutboxRow)}
+            | {name: aware(getattr(row, name)) for name in times}
+        )
+        for row in found
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class RowFault:
     """Why a row was not enqueued; a ``refused`` row is not sent again."""
@@ -65,6 +79,14 @@ class SettledRows:
     faults: dict[int, RowFault] = field(default_factory=dict)
     outcomes: Counter[str] = field(default_factory=Counter)
     away: HeadraceError | None = None
+
+    def by_fault(self, rows: Iterable[OutboxRow]) -> Mapping[RowFault | None, list[OutboxRow]]:
+        """Return the *rows* with an outcome by their fault; None for rows that are done."""
+        found: dict[RowFault | None, list[OutboxRow]] = {}
+        for row in rows:
+            if row.seq in self.done or row.seq in self.faults:
+                found.setdefault(self.faults.get(row.seq), []).append(row)
+        return found
 
 
 Send: TypeAlias = Callable[[Sequence[OutboxRow]], SettledRows]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack
 
 from headrace import needing
 from headrace.client.app.app import App
-from headrace.client.app.clients import PreparedTask
 from headrace.client.chains import CallGroup
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
@@ -27,16 +26,7 @@ from headrace.client.sending import NewTask, SpawnedTask
 from headrace.client.settings import utc_now
 from headrace.client.workflows import Workflow
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import (
-    BatchCallbacks,
-    Preparing,
-    batch_row,
-    new_row,
-    prepared_call,
-    prepared_calls,
-    prepared_tasks,
-    workflow_row,
-)
+from headrace.outbox.rows import BatchCallbacks, Preparing, RowMaker
 from headrace.outbox.table import NewRow
 
 with needing("django", "headrace.outbox.django", "django"):
@@ -65,7 +55,7 @@ class DjangoOutbox:
         codec: Codec = PLAIN,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        self._using, self._codec, self._now = using, codec, now
+        self._using, self._rows = using, RowMaker(codec, now)
 
     def enqueue(self, task: Preparing[P], *args: P.args, **kwargs: P.kwargs) -> str:
         """Write a call of a task function, or of ``function.options(…)``; return its task's id.
@@ -74,11 +64,11 @@ class DjangoOutbox:
 
         Raises InvalidRequest naming what is wrong, PayloadTooLarge over 256 KiB: as an enqueue.
         """
-        return self._write([prepared_call(task, *args, **kwargs)])[0]
+        return self._insert(self._rows.call(task, *args, **kwargs))[0]
 
     def enqueue_many(self, task: Preparing[...], calls: Iterable[Mapping[str, Any]]) -> list[str]:
         """Write any number of calls, each given as its arguments by name; ids in order."""
-        return self._write(prepared_calls(task, calls))
+        return self._insert(self._rows.calls(task, calls))
 
     def add(self, queue: str, task: NewTask) -> str:
         """Write a task of *queue*; return its id.  Raises what `enqueue` does."""
@@ -86,14 +76,14 @@ class DjangoOutbox:
 
     def add_many(self, queue: str, tasks: Iterable[NewTask]) -> list[str]:
         """Write any number of tasks of *queue*; ids in order."""
-        return self._write(prepared_tasks(queue, tasks, self._codec))
+        return self._insert(self._rows.tasks(queue, tasks))
 
     def start(self, workflow: Workflow[Any] | CallGroup[Any], *, id: str | None = None) -> str:
         """Write the start of a workflow, chain, group or chord; return the id of the workflow.
 
         Raises InvalidRequest as `Workflow.start`.
         """
-        return self._insert([workflow_row(workflow, self._codec, id=id, now=self._now())])[0]
+        return self._insert(self._rows.workflow(workflow, id))[0]
 
     def batch(
         self,
@@ -106,8 +96,7 @@ class DjangoOutbox:
 
         Raises InvalidRequest for no calls, and what `enqueue` does.
         """
-        row = batch_row(calls, self._codec, id=id, now=self._now(), **callbacks)
-        return self._insert([row])[0]
+        return self._insert(self._rows.batch(calls, id, **callbacks))[0]
 
     def open(self) -> "DjangoTable":
         """Return the outbox, to look at it or relay it."""
@@ -118,10 +107,6 @@ class DjangoOutbox:
     def relay(self, to: Client | App, *, interval: float = INTERVAL) -> Relay:
         """Return a relay of the outbox: see `Relay`."""
         return Relay(self.open(), to, interval=interval)
-
-    def _write(self, tasks: Iterable[PreparedTask]) -> list[str]:
-        now = self._now()
-        return self._insert([new_row(one.queue, one.task, one.codec, now=now) for one in tasks])
 
     def _insert(self, rows: Sequence[NewRow]) -> list[str]:
         self.open().insert(rows)

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -26,9 +27,9 @@ from headrace.outbox.table import (
     NewRow,
     OutboxRow,
     OutboxState,
-    RowFault,
     Send,
     SettledRows,
+    read_rows,
 )
 
 Rows: TypeAlias = Any
@@ -62,13 +63,7 @@ class DjangoTable:
     def insert(self, rows: Sequence[NewRow]) -> None:
         """Write rows in the transaction that is open.  Raises what Django does."""
         self._all.bulk_create(
-            self._model(
-                task_id=row.task_id,
-                queue=row.queue,
-                entry=row.entry,
-                created_at=_stored(row.created_at),
-            )
-            for row in rows
+            self._model(**asdict(row) | {"created_at": _stored(row.created_at)}) for row in rows
         )
 
     def settle(self, limit: int, without: Collection[str], send: Send) -> Sequence[OutboxRow]:
@@ -77,10 +72,10 @@ class DjangoTable:
         with self._errors():
             if connections[self._using].features.has_select_for_update_skip_locked:
                 with transaction.atomic(using=self._using):
-                    rows = _rows(waiting.select_for_update(skip_locked=True)[:limit])
+                    rows = read_rows(waiting.select_for_update(skip_locked=True)[:limit], _read)
                     self._write(rows, send(rows))
                 return rows
-            rows = _rows(waiting[:limit])
+            rows = read_rows(waiting[:limit], _read)
             if rows:
                 settled = send(rows)
                 with transaction.atomic(using=self._using):
@@ -112,7 +107,7 @@ class DjangoTable:
         if ids is not None:
             which = which.filter(task_id__in=ids)
         with self._errors():
-            return _rows(which[:limit])
+            return read_rows(which[:limit], _read)
 
     def retry(self, ids: Collection[str] | None = None) -> int:
         """Let refused rows wait again: those of the tasks named, or all."""
@@ -137,18 +132,15 @@ class DjangoTable:
         connections[self._using].close()
 
     def _write(self, rows: Sequence[OutboxRow], settled: SettledRows) -> None:
-        by_seq = {row.seq: row for row in rows}
-        if settled.done:
-            self._these([by_seq[seq] for seq in settled.done]).delete()
-        by_fault: dict[RowFault, list[OutboxRow]] = {}
-        for seq, fault in settled.faults.items():
-            by_fault.setdefault(fault, []).append(by_seq[seq])
-        for fault, failed in by_fault.items():
-            self._these(failed).update(
-                attempts=F("attempts") + 1,
-                error=fault.error[:ERROR_LENGTH],
-                refused_at=_stored(self._now()) if fault.refused else None,
-            )
+        for fault, some in settled.by_fault(rows).items():
+            if fault is None:
+                self._these(some).delete()
+            else:
+                self._these(some).update(
+                    attempts=F("attempts") + 1,
+                    error=fault.error[:ERROR_LENGTH],
+                    refused_at=_stored(self._now()) if fault.refused else None,
+                )
 
     def _these(self, rows: Sequence[OutboxRow]) -> Rows:
         """Return *rows* as a query; without locks, a number may be that of another row now."""
@@ -178,22 +170,6 @@ class DjangoTable:
             return TABLE not in connections[self._using].introspection.table_names()
         except Error:
             return False
-
-
-def _rows(found: Rows) -> list[OutboxRow]:
-    return [
-        OutboxRow(
-            task_id=row.task_id,
-            queue=row.queue,
-            entry=row.entry,
-            created_at=_read(row.created_at) or utc_now(),
-            seq=row.seq,
-            attempts=row.attempts,
-            error=row.error,
-            refused_at=_read(row.refused_at),
-        )
-        for row in found
-    ]
 
 
 def _stored(moment: datetime) -> datetime:

@@ -12,12 +12,12 @@ Needs ``headrace[sqlalchemy]``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, Unpack
 
 from headrace import needing
 from headrace.client.app.app import App
-from headrace.client.app.clients import PreparedTask
 from headrace.client.chains import CallGroup
 from headrace.client.client import Client
 from headrace.client.codec import PLAIN, Codec
@@ -25,16 +25,7 @@ from headrace.client.sending import NewTask, SpawnedTask
 from headrace.client.settings import utc_now
 from headrace.client.workflows import Workflow
 from headrace.outbox.relay import INTERVAL, Relay, wake_relays
-from headrace.outbox.rows import (
-    BatchCallbacks,
-    Preparing,
-    batch_row,
-    new_row,
-    prepared_call,
-    prepared_calls,
-    prepared_tasks,
-    workflow_row,
-)
+from headrace.outbox.rows import BatchCallbacks, Preparing, RowMaker
 from headrace.outbox.table import TABLE, NewRow
 
 with needing("sqlalchemy", "headrace.outbox.sqlalchemy", "sqlalchemy"):
@@ -79,7 +70,7 @@ class SqlAlchemyOutbox:
     ) -> None:
         metadata = sa.MetaData() if metadata is None else metadata
         self.table = outbox_table(metadata, name, schema)
-        self._codec, self._now = codec, now
+        self._rows = RowMaker(codec, now)
         # Each outbox has a class, because a class is mapped to one table.
         self._entry: type[Any] = type("OutboxEntry", (), {})
         registry(metadata=metadata).map_imperatively(self._entry, self.table)
@@ -93,13 +84,13 @@ class SqlAlchemyOutbox:
 
         Raises InvalidRequest naming what is wrong, PayloadTooLarge over 256 KiB: as an enqueue.
         """
-        return self._write(session, [prepared_call(task, *args, **kwargs)])[0]
+        return self._insert(session, self._rows.call(task, *args, **kwargs))[0]
 
     def enqueue_many(
         self, session: Transaction, task: Preparing[...], calls: Iterable[Mapping[str, Any]]
     ) -> list[str]:
         """Write any number of calls, each given as its arguments by name; ids in order."""
-        return self._write(session, prepared_calls(task, calls))
+        return self._insert(session, self._rows.calls(task, calls))
 
     def add(self, session: Transaction, queue: str, task: NewTask) -> str:
         """Write a task of *queue*; return its id.  Raises what `enqueue` does."""
@@ -107,7 +98,7 @@ class SqlAlchemyOutbox:
 
     def add_many(self, session: Transaction, queue: str, tasks: Iterable[NewTask]) -> list[str]:
         """Write any number of tasks of *queue*; ids in order."""
-        return self._write(session, prepared_tasks(queue, tasks, self._codec))
+        return self._insert(session, self._rows.tasks(queue, tasks))
 
     def start(
         self,
@@ -120,8 +111,7 @@ class SqlAlchemyOutbox:
 
         Raises InvalidRequest as `Workflow.start`.
         """
-        now = self._now()
-        return self._insert(session, [workflow_row(workflow, self._codec, id=id, now=now)])[0]
+        return self._insert(session, self._rows.workflow(workflow, id))[0]
 
     def batch(
         self,
@@ -135,9 +125,7 @@ class SqlAlchemyOutbox:
 
         Raises InvalidRequest for no calls, and what `enqueue` does.
         """
-        now = self._now()
-        row = batch_row(calls, self._codec, id=id, now=now, **callbacks)
-        return self._insert(session, [row])[0]
+        return self._insert(session, self._rows.batch(calls, id, **callbacks))[0]
 
     def open(self, engine: "sa.Engine | AsyncEngine") -> "SqlAlchemyTable":
         """Return the outbox in the database of *engine*, to look at it or relay it."""
@@ -149,22 +137,8 @@ class SqlAlchemyOutbox:
         """Return a relay of the outbox in the database of *engine*: see `Relay`."""
         return Relay(self.open(engine), to, interval=interval)
 
-    def _write(self, session: Transaction, tasks: Iterable[PreparedTask]) -> list[str]:
-        now = self._now()
-        rows = [new_row(one.queue, one.task, one.codec, now=now) for one in tasks]
-        return self._insert(session, rows)
-
     def _insert(self, session: Transaction, rows: Sequence[NewRow]) -> list[str]:
-        values = [
-            {
-                "task_id": row.task_id,
-                "queue": row.queue,
-                "entry": row.entry,
-                "created_at": row.created_at,
-                "attempts": 0,
-            }
-            for row in rows
-        ]
+        values = [{**asdict(row), "attempts": 0} for row in rows]
         target = _sync(session)
         if isinstance(target, sa.Connection):
             if values:

@@ -22,9 +22,9 @@ from headrace.outbox.table import (
     TABLE,
     OutboxRow,
     OutboxState,
-    RowFault,
     Send,
     SettledRows,
+    read_rows,
 )
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ class SqlAlchemyTable:
             waiting = waiting.where(self._table.c.queue.not_in(without))
 
         def locked(connection: sa.Connection) -> Sequence[OutboxRow]:
-            rows = _rows(connection.execute(waiting.with_for_update(skip_locked=True)))
+            rows = read_rows(connection.execute(waiting.with_for_update(skip_locked=True)), _aware)
             self._write(connection, rows, send(rows))
             return rows
 
         if self._locks:
             return self._run(locked)
-        rows = self._run(lambda connection: _rows(connection.execute(waiting)))
+        rows = self._run(lambda connection: read_rows(connection.execute(waiting), _aware))
         if rows:
             settled = send(rows)
             self._run(lambda connection: self._write(connection, rows, settled))
@@ -123,7 +123,7 @@ class SqlAlchemyTable:
             which = which.where(self._table.c.refused_at.is_not(None))
         if ids is not None:
             which = which.where(self._table.c.task_id.in_(ids))
-        return self._run(lambda connection: _rows(connection.execute(which)))
+        return self._run(lambda connection: read_rows(connection.execute(which), _aware))
 
     def retry(self, ids: Collection[str] | None = None) -> int:
         """Let refused rows wait again: those of the tasks named, or all."""
@@ -153,15 +153,12 @@ class SqlAlchemyTable:
     def _write(
         self, connection: sa.Connection, rows: Sequence[OutboxRow], settled: SettledRows
     ) -> None:
-        by_seq = {row.seq: row for row in rows}
-        if settled.done:
-            gone = [by_seq[seq] for seq in settled.done]
-            connection.execute(sa.delete(self._table).where(self._these(gone)))
-        by_fault: dict[RowFault, list[OutboxRow]] = {}
-        for seq, fault in settled.faults.items():
-            by_fault.setdefault(fault, []).append(by_seq[seq])
-        for fault, failed in by_fault.items():
-            note = sa.update(self._table).where(self._these(failed))
+        for fault, some in settled.by_fault(rows).items():
+            these = self._these(some)
+            if fault is None:
+                connection.execute(sa.delete(self._table).where(these))
+                continue
+            note = sa.update(self._table).where(these)
             connection.execute(
                 note.values(
                     attempts=self._table.c.attempts + 1,
@@ -239,22 +236,6 @@ def _is_missing_file(url: sa.URL) -> bool:
 def _away(error: BaseException) -> Unavailable:
     first = (str(error).splitlines() or [type(error).__name__])[0]
     return Unavailable(f"the database of the outbox cannot be used: {first}")
-
-
-def _rows(found: sa.CursorResult[Any]) -> list[OutboxRow]:
-    return [
-        OutboxRow(
-            task_id=row.task_id,
-            queue=row.queue,
-            entry=row.entry,
-            created_at=_aware(row.created_at) or datetime.min.replace(tzinfo=UTC),
-            seq=row.seq,
-            attempts=row.attempts,
-            error=row.error,
-            refused_at=_aware(row.refused_at),
-        )
-        for row in found
-    ]
 
 
 def _aware(moment: datetime | None) -> datetime | None:

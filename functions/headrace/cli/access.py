@@ -18,7 +18,7 @@ from headrace.cli.commands import (
 )
 from headrace.cli.output import Column, answer, document, done, facts, listing, span, table, when
 from headrace.cli.params import INSTANT, TIME
-from headrace.cli.session import CliSession, Exit, Failed
+from headrace.cli.session import CliSession
 from headrace.domain.access import Role
 from headrace.domain.texts import escape_unseen
 from headrace.wire.service import Key
@@ -171,9 +171,7 @@ def _end_of(key: Key, now: datetime) -> str | None:
 def revoke(session: CliSession, id: str, *, dry_run: bool, yes: bool) -> None:
     """Revoke a key: all its secrets stop working within seconds."""
     if dry_run:
-        found = next((key for key in session.client.list_keys() if key.id == id), None)
-        if found is None:
-            raise Failed(f"there is no key {id}", Exit.NOT_FOUND)
+        found = session.client.get_key(id)
         text = f"Key {id} ({found.name}, {found.role}) would be revoked."
         answer(session, found, lambda: click.echo(escape_unseen(text)))
         return

@@ -65,12 +65,8 @@ def skew_advice(ours: datetime, theirs: datetime) -> Advice:
     off = (ours - theirs).total_seconds()
     if abs(off) <= _SKEW:
         return Advice("clock", f"within {max(abs(off), 0.1):.1f} s of the service's")
-    side = "ahead of" if off > 0 else "behind"
-    return hint(
-        "clock",
-        f"{span(abs(off))} {side} the service's",
-        "set this machine's clock (NTP): the times that it sends and shows are wrong",
-    )
+    seen = f"{span(abs(off))} {'ahead of' if off > 0 else 'behind'} the service's"
+    return hint("clock", seen, "set this machine's clock: the times that it sends are wrong")
 
 
 def version_advice(ours: str, theirs: str) -> Advice:
@@ -80,22 +76,20 @@ def version_advice(ours: str, theirs: str) -> Advice:
     return hint("version", f"{ours} here, {theirs} there", "install the same version on both sides")
 
 
-def file_advice(path: str, damage: Sequence[str]) -> list[Advice]:
-    """Return whether the file is intact; *damage* has a line for each damage found."""
-    if not damage:
-        return [Advice("file", f"{path} is intact")]
-    mend = "stop the programs that use it, and restore a backup"
-    return [Advice("file", line, mend, "failed") for line in damage]
-
-
-def write_advice(care: FileCare) -> Advice:
-    """Return whether the file can be written to, by a write that is rolled back."""
+def file_advice(path: str, care: FileCare) -> Iterator[Advice]:
+    """Yield whether the file is intact, and whether it can be written to."""
+    if damage := care.check():
+        mend = "stop the programs that use it, and restore a backup"
+        yield from (Advice("file", line, mend, "failed") for line in damage)
+        return
+    yield Advice("file", f"{path} is intact")
     try:
         care.try_write()
     except Unavailable as error:
         mend = "free space on its disk, or fix the error: until then every task is refused"
-        return Advice("file", error.detail, mend, "failed")
-    return Advice("file", "a write of a megabyte works")
+        yield Advice("file", error.detail, mend, "failed")
+    else:
+        yield Advice("file", "a write of a megabyte works")
 
 
 def queue_advice(queue: Queue, workers: Sequence[WorkerSeen] | None, now: datetime) -> list[Advice]:
@@ -199,10 +193,8 @@ def _backlog(
     waiting = stats.counts.ready
     if queue.dequeuing_settings.dequeuing_paused:
         if waiting:
-            yield (
-                f"paused, with {amount(waiting, 'task')} due",
-                f"to continue: `headrace queue resume {queue.name}`",
-            )
+            resume = f"to continue: `headrace queue resume {queue.name}`"
+            yield f"paused, with {amount(waiting, 'task')} due", resume
         return
     oldest = stats.age_of_oldest_ready_seconds or 0.0
     if oldest < _OLD_READY:
@@ -211,20 +203,15 @@ def _backlog(
     if workers is None:
         yield seen, "check that enough workers are running"
         return
-    alive = [
-        one
-        for one in workers
-        if queue.name in one.queues and (now - one.seen_at).total_seconds() <= SILENT_SECONDS
-    ]
+    heard = [one for one in workers if (now - one.seen_at).total_seconds() <= SILENT_SECONDS]
+    alive = [one for one in heard if queue.name in one.queues]
     if not alive:
         yield f"{seen}, and no worker is alive", "start one: `headrace work module:app`"
     elif all(one.command for one in alive):
         yield f"{seen}, and every worker has been asked to stop", "start another one"
     else:
-        yield (
-            f"{seen}, with {amount(len(alive), 'worker')} alive",
-            "start more workers, or raise their concurrency",
-        )
+        advice = "start more workers, or raise their concurrency"
+        yield f"{seen}, with {amount(len(alive), 'worker')} alive", advice
 
 
 @click.command("doctor", cls=CliCommand, example="headrace doctor\nheadrace doctor mail --json")
@@ -243,14 +230,8 @@ def doctor_command(session: CliSession, queues: tuple[str, ...]) -> Exit:
         for finding in _checks(session.client, queues, session.now):
             findings.append(finding)  # noqa: PERF402 (results before an error are shown)
     except Unauthenticated as error:
-        findings.append(
-            Advice(
-                "key",
-                error.detail,
-                f"is it one of this service? {session.key_named_by()}",
-                "failed",
-            )
-        )
+        advice = f"is it one of this service? {session.key_named_by()}"
+        findings.append(Advice("key", error.detail, advice, "failed"))
         code = Exit.NOT_ALLOWED
     except HeadraceError as error:
         code = exit_of(error)
@@ -272,11 +253,7 @@ def _checks(
 ) -> Iterator[Advice]:
     address = getattr(getattr(client, "settings", None), "address", None)
     if isinstance(address, FileAddress):
-        care = care_of(address)
-        damage = care.check()  # first: a damaged file may not answer
-        yield from file_advice(address.path, damage)
-        if not damage:
-            yield write_advice(care)
+        yield from file_advice(address.path, care_of(address))  # a damaged file may not answer
     before = now()
     health = client.health()
     took = now() - before

@@ -5,6 +5,7 @@ and travel as JSON, retries follow without waiting, spawned and moved tasks run 
 have their effect.
 """
 
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Final
 import httpx2 as httpx
 
 from headrace.client.app.app import App
+from headrace.client.app.outcomes import type_of
 from headrace.client.codec import JsonValue
 from headrace.domain.task import State
 from headrace.testing.attempts import Attempt, Ran
@@ -68,7 +70,8 @@ class Inline:
         while self._requested and self._busy.acquire(blocking=False):
             try:
                 self._requested = False
-                ran += self.service.work(self._app).run(until_settled=True)
+                with _briefly_logged(wanted=self._raises):
+                    ran += self.service.work(self._app).run(until_settled=True)
             finally:
                 self._busy.release()
         self.ran += ran
@@ -84,6 +87,26 @@ class Inline:
                 raise TaskDied(attempt, str(task.dead_reason))
             if task is None and attempt.report is not None and attempt.report.status == "FAILED":
                 raise TaskDied(attempt, "and not kept")
+
+
+@contextmanager
+def _briefly_logged(*, wanted: bool) -> Iterator[None]:
+    """Log failures without tracebacks, which TaskDied has."""
+    log = logging.getLogger("headrace.task")
+    if wanted:
+        log.addFilter(_brief)
+    try:
+        yield
+    finally:
+        log.removeFilter(_brief)
+
+
+def _brief(record: logging.LogRecord) -> bool:
+    if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        record.msg, record.args = f"{record.getMessage()}: {type_of(error)}: {error}", ()
+        record.exc_info = None
+    return True
 
 
 @contextmanager

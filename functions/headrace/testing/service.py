@@ -30,34 +30,28 @@ from headrace.testing.clock import ManualClock
 from headrace.testing.work import LIMIT, MemoryTables, Work
 
 
-class SimulatedClient(Client):
-    """A client whose waits pass by the clock of *service*, while its apps work."""
+class _SimulatedTime:
+    """Lets the waits of a client pass by the clock of *service*, while its apps work."""
 
-    def __init__(self, *address: str, service: "MemoryService", **settings: Any) -> None:  # noqa: ANN401  Client's own
-        super().__init__(*address, **settings)
-        self._service = service
+    service: "MemoryService"
 
     @property
     def clock(self) -> Clock:
-        return self._service.seconds
+        return self.service.seconds
+
+
+class SimulatedClient(_SimulatedTime, Client):
+    """A client of a service in memory."""
 
     def _pause(self, pause: Pause) -> None:
-        self._service.pass_time(pause)
+        self.service.pass_time(pause)
 
 
-class AsyncSimulatedClient(AsyncClient):
+class AsyncSimulatedClient(_SimulatedTime, AsyncClient):
     """The same for programs with an event loop, which stands still during a wait."""
 
-    def __init__(self, *address: str, service: "MemoryService", **settings: Any) -> None:  # noqa: ANN401  (any setting)
-        super().__init__(*address, **settings)
-        self._service = service
-
-    @property
-    def clock(self) -> Clock:
-        return self._service.seconds
-
     async def _pause(self, pause: Pause) -> None:
-        self._service.pass_time(pause)
+        self.service.pass_time(pause)
 
 
 URL: Final = "https://headrace.test"
@@ -155,9 +149,9 @@ class MemoryService:
         transport: httpx.MockTransport | None = None,
     ) -> Client:
         """Return a client with another *key*, as one made by ``client.create_key``."""
-        return SimulatedClient(
-            **self._settings(key, codec, transport), service=self, sleep=lambda _: None
-        )
+        client = SimulatedClient(**self._settings(key, codec, transport), sleep=lambda _: None)
+        client.service = self
+        return client
 
     def connect_async(
         self,
@@ -168,7 +162,9 @@ class MemoryService:
     ) -> AsyncClient:
         """Return a client for an event loop with another *key*."""
         settings = self._settings(key, codec, transport)
-        return AsyncSimulatedClient(**settings, service=self, sleep=lambda _: asyncio.sleep(0))
+        client = AsyncSimulatedClient(**settings, sleep=lambda _: asyncio.sleep(0))
+        client.service = self
+        return client
 
     def _settings(
         self, key: str | None, codec: Codec, transport: httpx.MockTransport | None

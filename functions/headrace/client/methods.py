@@ -4,7 +4,6 @@
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from headrace.client import filling, operations, payloads
@@ -16,6 +15,7 @@ from headrace.client.calls import (
     SteppedCall,
     batches,
     many,
+    method_of,
     queues,
     service,
     tasks,
@@ -24,7 +24,6 @@ from headrace.client.calls import (
 )
 from headrace.client.codec import Codec
 from headrace.client.operations import Operation, Stream
-from headrace.client.options import check_options, option_names
 from headrace.client.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -63,45 +62,29 @@ class Listing(Generic[P, T]):
         raise NotImplementedError
 
 
-def _method(make: Callable[..., Any], take: Callable[[Any, Any], Any]) -> Any:  # noqa: ANN401
-    """Return a method of a client that makes a call or an operation, and takes it.
-
-    The method raises TypeError with the nearest right name for an unknown argument.
-    """
-    known = option_names(make)
-
-    @wraps(make)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  either client
-        if not kwargs.keys() <= known:
-            check_options(make, kwargs)
-        return take(self, make(*args, **kwargs))
-
-    return method
-
-
 def _sent(make: Callable[P, ApiCall[T]]) -> Method[P, T]:
     """Return a method that sends a call and returns the answer."""
-    return _method(make, lambda client, call: client.send(call))  # type: ignore[no-any-return]
+    return method_of(make, "send")  # type: ignore[no-any-return]
 
 
 def _total(make: Callable[P, SteppedCall[S]]) -> Method[P, S]:
     """Return a method that sends all calls of an operation and returns their total."""
-    return _method(make, lambda client, steps: client.run(operations.whole(steps)))  # type: ignore[no-any-return]
+    return method_of(make, "run", operations.whole)  # type: ignore[no-any-return]
 
 
 def _run(make: Callable[P, Operation[T]]) -> Method[P, T]:
     """Return a method that takes the steps of an operation and returns its result."""
-    return _method(make, lambda client, operation: client.run(operation))  # type: ignore[no-any-return]
+    return method_of(make, "run")  # type: ignore[no-any-return]
 
 
 def _listed(make: Callable[P, PagedCall[T]]) -> Listing[P, T]:
     """Return a method that goes through a list; it asks for a page only when it is needed."""
-    return _method(make, lambda client, pages: client.stream(operations.entries(pages)))  # type: ignore[no-any-return]
+    return method_of(make, "stream", operations.entries)  # type: ignore[no-any-return]
 
 
 def _streamed(make: Callable[P, Stream[T]]) -> Listing[P, T]:
     """Return a method that takes the steps of a stream as its values are consumed."""
-    return _method(make, lambda client, stream: client.stream(stream))  # type: ignore[no-any-return]
+    return method_of(make, "stream")  # type: ignore[no-any-return]
 
 
 class ClientMethods:

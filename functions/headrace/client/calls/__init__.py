@@ -8,20 +8,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, lru_cache
-from typing import Any, Final, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from functools import cache, lru_cache, wraps
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from headrace.client.codec import Codec, decoded, remember_codec
+from headrace.client.options import check_options, option_names
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import HALF_A_PAIR
 from headrace.domain.values import decoder, quick
 from headrace.wire.base import Carrying
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 KEY_HEADER: Final = "idempotency-key"
@@ -124,6 +124,27 @@ class SteppedCall(CallChain[S]):
     """An operation that may take several calls, and what their answers come to."""
 
     total: Callable[[Sequence[S]], S]
+
+
+def method_of(
+    make: Callable[..., Any],
+    take: Literal["send", "run", "stream"],
+    operation_of: Callable[[Any], Any] | None = None,
+) -> Any:  # noqa: ANN401  a method of either client
+    """Return a method of a client that makes a call, or an operation of it, and takes that.
+
+    The method raises TypeError with the nearest right name for an unknown argument.
+    """
+    known = option_names(make)
+
+    @wraps(make)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  either client
+        if not kwargs.keys() <= known:
+            check_options(make, kwargs)
+        made = make(*args, **kwargs)
+        return getattr(self, take)(made if operation_of is None else operation_of(made))
+
+    return method
 
 
 def path_of(*parts: str) -> str:

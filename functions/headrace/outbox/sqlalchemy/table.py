@@ -177,21 +177,28 @@ class SqlAlchemyTable:
         """Run *do* in a new transaction.  Raises NotFound, Unavailable."""
         if not create and _is_missing_file(self._engine.url):
             raise self._no_table()
+
+        def transact(connection: sa.Connection) -> T:
+            if self._locks:  # MySQL's default level would block inserts after the last row
+                connection = connection.execution_options(isolation_level="READ COMMITTED")
+            with connection.begin():
+                return do(connection)
+
         with self._errors():
-            if isinstance(self._engine, sa.Engine):
-                with self._engine.connect() as connection:
-                    return self._transact(connection, do)
-            return asyncio.run(self._run_async(self._engine, do))
+            return self._connected(transact)
 
-    async def _run_async(self, engine: "AsyncEngine", do: Callable[[sa.Connection], T]) -> T:
-        async with engine.connect() as connection:
-            return await connection.run_sync(self._transact, do)
+    def _connected(self, do: Callable[[sa.Connection], T]) -> T:
+        """Call *do* with a connection, in a new event loop if the engine is async."""
+        engine = self._engine
+        if isinstance(engine, sa.Engine):
+            with engine.connect() as connection:
+                return do(connection)
 
-    def _transact(self, connection: sa.Connection, do: Callable[[sa.Connection], T]) -> T:
-        if self._locks:  # MySQL's default level would block inserts after the last row
-            connection = connection.execution_options(isolation_level="READ COMMITTED")
-        with connection.begin():
-            return do(connection)
+        async def connected() -> T:
+            async with engine.connect() as connection:
+                return await connection.run_sync(do)
+
+        return asyncio.run(connected())
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -217,10 +224,7 @@ class SqlAlchemyTable:
             return sa.inspect(connection).has_table(self._table.name, self._table.schema)
 
         try:
-            if isinstance(self._engine, sa.Engine):
-                with self._engine.connect() as connection:
-                    return not look(connection)
-            return not asyncio.run(self._run_async(self._engine, look))
+            return not self._connected(look)
         except (DBAPIError, PoolTimeout, OSError):
             return False
 

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +32,10 @@ def stage() -> None:
     outside: set[Path] = set()
     for page in DOCS.glob("**/*.md"):
         link = functools.partial(_link, page, outside)
-        (STAGE / page.relative_to(DOCS)).write_text(LINK.sub(link, page.read_text()))
+        text = LINK.sub(link, page.read_text())
+        if page.parent.name == "coming-from":
+            text = in_tabs(text)
+        (STAGE / page.relative_to(DOCS)).write_text(text)
     for file in outside:
         copy = _copy_of(file)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -43,6 +47,19 @@ def stage() -> None:
         built.write_text(text)
     for page in (STAGE / "reference").glob("*.md"):
         page.write_text(reference.filled(page.read_text(), parts))
+
+
+def in_tabs(text: str) -> str:
+    """Return a page that shows their side and ours as tabs: each use case has both in bold."""
+
+    def tabs(case: re.Match[str]) -> str:
+        parts = re.split(r"^\*\*([^*\n]+)\*\*\n", case[0], flags=re.MULTILINE)
+        shown = [parts[0]]
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            shown.append(f'=== "{name}"\n{textwrap.indent(body, "    ")}')
+        return "\n".join(shown)
+
+    return re.sub(r"^## \d+\. .*?(?=^## |\Z)", tabs, text, flags=re.DOTALL | re.MULTILINE)
 
 
 def _link(page: Path, outside: set[Path], found: re.Match[str]) -> str:

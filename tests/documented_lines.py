@@ -15,6 +15,7 @@ PAGES: Final = sorted(
         *(path for path in ROOT.glob("docs/**/*.md") if path.parent.name != "decisions"),
     ]
 )
+TUTORIALS: Final = ROOT / "docs" / "tutorials"
 FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 _SHELL: Final = re.compile(
@@ -35,6 +36,8 @@ def command_lines() -> list[Line]:
     """Return each different line once, from the first page that has it."""
     found: dict[tuple[tuple[str, ...], bool], Line] = {}
     for page in filter(Path.exists, PAGES):
+        if page.parent == TUTORIALS and page.stem != "examples":  # each is run as a whole
+            continue
         for line in _lines_of(page):
             found.setdefault((line.words, line.fails), line)
     return list(found.values())

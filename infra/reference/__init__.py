@@ -1,6 +1,6 @@
 """The parts of the reference that the code decides.
 
-Tables of settings, roles, errors, limits and variables stand in docs/reference/, between two marks:
+Tables of settings, roles, errors, limits, variables and costs stand in pages, between two marks:
 ``python -m infra.reference`` writes them, and a test compares.  The pages of the HTTP API and of
 the command are only in the site: ``built`` gives them.
 """
@@ -48,7 +48,7 @@ def committed() -> Iterator[tuple[Path, str]]:
     from infra.reference import tables  # noqa: PLC0415  it uses this module
 
     parts = tables.parts()
-    for page in sorted(FOLDER.glob("*.md")):
+    for page in sorted([*FOLDER.glob("*.md"), FOLDER.parent / "explanation" / "costs.md"]):
         yield page, filled(page.read_text(), parts)
 
 

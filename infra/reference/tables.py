@@ -6,6 +6,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any, Final
 
+from benchmarks.bill import MONTH_SECONDS, Load, bill
 from headrace.domain import errors, limits
 from headrace.domain.access import ROLES, Permission, Role
 from headrace.domain.push import Target
@@ -43,6 +44,7 @@ def parts() -> dict[str, str]:
         "limits": _limits(),
         "service-variables": _variables(Settings, _SERVICE),
         "run-variables": _variables(LocalSettings, _RUN),
+        "costs": _costs(),
     }
 
 
@@ -254,3 +256,24 @@ def _variables(shape: type, about: dict[str, str]) -> str:
             shown = code(f"{default:g}" if isinstance(default, float) else default)
         rows.append((code(variable), shown, about[field.name]))
     return table(("variable", "default", "meaning"), rows)
+
+
+# -- costs -----------------------------------------------------------------------------------------
+
+_KB: Final = 1_000
+_MONTHLY: Final = (10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+_PAYLOADS: Final = (400, 4 * _KB, 100 * _KB)
+
+
+def _costs() -> str:
+    rows = []
+    for tasks in _MONTHLY:
+        for payload in _PAYLOADS:
+            ways = [
+                bill(Load(tasks / MONTH_SECONDS, payload, batch=chunk), over_tables=over_tables).usd
+                for chunk, over_tables in ((25, False), (1, False), (25, True))
+            ]
+            size = f"{payload // _KB} KB" if payload >= _KB else f"{payload} bytes"
+            rows.append((f"{tasks:,}", size, *(f"{usd:,.2f}" for usd in ways)))
+    columns = ("tasks a month", "payload", "25 in a call", "1 in a call", "over the tables")
+    return table(columns, rows)

@@ -1,4 +1,4 @@
-"""The deploy guide says what the template has and what the formulas give."""
+"""The pages about AWS say what the template has and what the formulas give."""
 
 import json
 import re
@@ -13,7 +13,10 @@ from benchmarks import bill
 from infra import PROJECT_ROOT
 from infra.template import Template
 
-GUIDE: Final = (PROJECT_ROOT / "docs" / "how-to" / "deploy.md").read_text()
+DOCS: Final = PROJECT_ROOT / "docs"
+COSTS: Final = (DOCS / "explanation" / "costs.md").read_text()
+PARAMETERS: Final = (DOCS / "reference" / "aws-parameters.md").read_text()
+RESTORE: Final = (DOCS / "how-to" / "restore.md").read_text()
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
 
 
@@ -28,7 +31,7 @@ def over_tables(batch: int) -> float:
 
 
 def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
-    table = GUIDE[GUIDE.index("| | for a million tasks") :]
+    table = COSTS[COSTS.index("| | for a million tasks") :]
     shown = {name.strip(): usd for name, usd in ROW.findall(table)}
     bill = a_million()
     names = {
@@ -58,15 +61,14 @@ def test_the_cost_of_a_million_tasks_is_what_the_formulas_give() -> None:
     ],
 )
 def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
-    found = re.search(re.escape(before) + r"([0-9.]+[0-9])", GUIDE)
+    found = re.search(re.escape(before) + r"([0-9.]+[0-9])", COSTS)
 
     assert found is not None
     assert found[1] == f"{usd:.2f}"
 
 
 def test_every_parameter_is_explained_and_none_is_invented(template: Template) -> None:
-    section = GUIDE[GUIDE.index("## Parameters") : GUIDE.index("## What a million")]
-    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", section))
+    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", PARAMETERS))
 
     assert named == template["Parameters"].keys()
 
@@ -74,7 +76,7 @@ def test_every_parameter_is_explained_and_none_is_invented(template: Template) -
 def test_the_line_that_takes_the_tables_out_of_the_template_runs(
     template: Template, tmp_path: Path
 ) -> None:
-    (line,) = re.findall(r'python -c "(import json; from infra.*?)" > tables.json', GUIDE)
+    (line,) = re.findall(r'python -c "(import json; from infra.*?)" > tables.json', RESTORE)
 
     printed = subprocess.run(
         [sys.executable, "-c", line], check=True, capture_output=True, text=True, cwd=PROJECT_ROOT
@@ -93,7 +95,6 @@ def test_the_line_that_takes_the_tables_out_of_the_template_runs(
 
 # -- the operations guide --------------------------------------------------------------------------
 
-DOCS: Final = PROJECT_ROOT / "docs"
 OPERATIONS: Final = (DOCS / "how-to" / "operations.md").read_text()
 ANSWERS: Final = {
     part.partition("\n")[0]: part for part in re.split(r"^### ", OPERATIONS, flags=re.MULTILINE)[1:]

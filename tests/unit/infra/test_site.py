@@ -36,3 +36,11 @@ def test_links_to_files_outside_the_docs_lead_to_copies_of_them(
             file = (page.parent / target).resolve()
             assert file.is_relative_to(tmp_path), f"{page.name}: {target}"
             assert file.is_file(), f"{page.name}: {target}"
+
+
+def test_both_sides_of_a_use_case_are_tabs() -> None:
+    page = site.in_tabs("## 1. Enqueue\n\n**RQ**\n\ntheirs\n\n**Headrace**\n\nours\n\n## More\n")
+
+    assert page == (
+        '## 1. Enqueue\n\n\n=== "RQ"\n\n    theirs\n\n\n=== "Headrace"\n\n    ours\n\n## More\n'
+    )

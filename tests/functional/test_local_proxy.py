@@ -37,52 +37,41 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield running
 
 
-class Proxy:
-    """Passes requests on to a service as a proxy does, which has removed the prefix."""
-
-    def __init__(self, service: Launched) -> None:
-        self.service = service
-        self.cookies: dict[str, str] = {}
-
-    def __call__(
-        self, method: str, path: str, body: str | None = None, **headers: str
-    ) -> tuple[http.client.HTTPResponse, str]:
-        connection = http.client.HTTPConnection(urlsplit(self.service.url).netloc, timeout=30)
-        sent = {**FORWARDED, "Authorization": f"Bearer {self.service.admin_key}", **headers}
-        if self.cookies:
-            sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        connection.request(method, path, body, sent)
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        for line in answer.headers.get_all("Set-Cookie", []):
-            assert "; Path=/tasks/console" in line
-            assert line.endswith("; Secure")
-            name, value = line.partition(";")[0].split("=", 1)
-            self.cookies[name] = value
-        connection.close()
-        return answer, text
+def ask(
+    service: Launched, method: str, path: str, body: str | None = None, **headers: str
+) -> tuple[http.client.HTTPResponse, str]:
+    """Send a request as a proxy does that has removed the prefix."""
+    connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=30)
+    key = {"Authorization": f"Bearer {service.admin_key}"}
+    connection.request(method, path, body, {**FORWARDED, **key, **headers})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer, text
 
 
-@pytest.fixture
-def proxy(service: Launched) -> Proxy:
-    return Proxy(service)
-
-
-def test_an_upload_goes_where_the_client_sees_the_service(proxy: Proxy, tmp_path: Path) -> None:
-    proxy("POST", "/v1/queues", '{"name": "files"}', **JSON)
+def test_an_upload_goes_where_the_client_sees_the_service(service: Launched) -> None:
+    ask(service, "POST", "/v1/queues", '{"name": "files"}', **JSON)
     content = "x" * 400_000
     asked = {"bytes": len(content), "sha256": hashlib.sha256(content.encode()).hexdigest()}
-    _, text = proxy(
-        "POST",
-        "/v1/queues/files/payloads",
-        json.dumps(asked),
-        **JSON,
-    )
+    _, text = ask(service, "POST", "/v1/queues/files/payloads", json.dumps(asked), **JSON)
     url = json.loads(text)["url"]
 
     assert url.startswith(f"{PUBLIC}/v1/payloads/")
-    answer, text = proxy("PUT", url.removeprefix(PUBLIC), content)
+    answer, text = ask(service, "PUT", url.removeprefix(PUBLIC), content)
     assert answer.status == 200, text
+
+
+def test_redirects_forms_and_cookies_have_the_prefix_that_the_proxy_names(
+    service: Launched,
+) -> None:
+    assert ask(service, "GET", "/")[0].headers["Location"] == "/tasks/console/"
+    answer, page = ask(service, "GET", "/console/sign-in")
+
+    assert 'action="/tasks/console/sign-in"' in page
+    (cookie,) = answer.headers.get_all("Set-Cookie", [])
+    assert "; Path=/tasks/console;" in cookie
+    assert cookie.endswith("; Secure")
 
 
 def test_pages_are_compressed_for_clients_that_accept_it(service: Launched) -> None:
@@ -100,7 +89,7 @@ def test_pages_are_compressed_for_clients_that_accept_it(service: Launched) -> N
 @pytest.mark.slow
 def test_without_the_setting_nothing_of_it_is_believed(tmp_path: Path) -> None:
     with launched(data_dir=tmp_path) as service:
-        answer, _ = Proxy(service)("GET", "/")
+        answer, _ = ask(service, "GET", "/")
 
     assert answer.headers["Location"] == "/console/"
 

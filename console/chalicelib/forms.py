@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from headrace.domain import limits, times
-from headrace.domain.errors import FieldError, HeadraceError
+from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.retry import Seconds
 from headrace.domain.task import Priority
 from headrace.domain.texts import QUOTED
+from headrace.ops.shared.audit import checked_reason
 
 W = TypeVar("W", bound=StrEnum)
 D = TypeVar("D")
@@ -95,6 +96,33 @@ class FormErrors:
             return None
         return text or None
 
+    def payload(self, name: str, text: str) -> str:
+        """Return JSON text exactly as typed."""
+        fault = limits.json_fault(limits.utf8_bytes(text), limits.PAYLOAD_BYTES)
+        if limits.reserved_task(text):
+            fault = f"names a task that {limits.RESERVED_TASK}"
+        try:
+            limits.check_json(text)
+            text.encode()
+        except json.JSONDecodeError as error:
+            where = f"line {error.lineno}, column {error.colno}"
+            fault = fault or f"is not JSON: {error.msg.lower()} at {where}"
+        except ValueError as error:
+            fault = fault or f"is not JSON: {error}"
+        except RecursionError:
+            fault = fault or "is nested too deeply"
+        if fault:
+            self.add(name, fault)
+        return text
+
+    def reason(self, text: str) -> str:
+        """Read the reason of an action."""
+        try:
+            return checked_reason(text)
+        except InvalidRequest as error:
+            self.take(error, otherwise="reason")
+            return text
+
     def priority(self, name: str, text: str) -> Priority | None:
         """Read a priority; None for nothing."""
         return self.one_of(name, text, Priority, None) if text else None
@@ -149,16 +177,6 @@ NO_ERRORS: Final = FormErrors()
 def number_of_ours(text: str, default: int) -> int:
     """Return a number that one of our pages put into a form or link; else *default*."""
     return int(text) if _OURS.fullmatch(text) else default
-
-
-def check_json(text: str) -> None:
-    """Raise ValueError unless *text* is JSON; numbers are not converted."""
-    json.loads(text, parse_constant=_no_number, parse_int=str, parse_float=str)
-
-
-def _no_number(word: str) -> NoReturn:
-    message = f"{word} is none of its numbers"
-    raise ValueError(message)
 
 
 def pretty(text: str) -> str:

@@ -69,7 +69,7 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
         ("cron", "61 * * * *", "as its minute, which takes 0-59"),
         ("every_seconds", "60", "give exactly one of cron"),
         ("timezone", "Europe/Madird", "did you mean Europe/Madrid?"),
-        ("payload", "{", "must be JSON"),
+        ("payload", "{", "is not JSON"),
         ("intervals", "1, two", "must be 1 to 100 lengths of time such as 10s, 1m, 10m"),
         ("queue", "nowhere", "no queue nowhere"),
         ("name", "", "must be 1 to 128 ASCII letters"),

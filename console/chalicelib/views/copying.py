@@ -1,6 +1,5 @@
 """A new task from one that is there: its payload edited, its text kept letter by letter."""
 
-import json
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -8,16 +7,14 @@ from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
 from headrace.domain.ids import new_task_id
-from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import Task
 from headrace.domain.times import DURATION_EXAMPLES
-from headrace.ops.shared.audit import checked_reason
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 
 from .. import urls
 from ..differences import DiffLine, differing
-from ..forms import FormErrors, check_json, pretty, tags_text
+from ..forms import FormErrors, pretty, tags_text
 from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
@@ -59,11 +56,7 @@ def enqueue(context: RequestContext) -> Reply:
     queue = context.request.given("queue").strip()
     if not limits.NAME_RE.fullmatch(queue):
         errors.add("queue", "must be the name of a queue")
-    reason = context.request.given("reason")
-    try:
-        reason = checked_reason(reason)
-    except InvalidRequest as error:
-        errors.take(error, otherwise="reason")
+    reason = errors.reason(context.request.given("reason"))
     if errors:
         return _page(context, task, errors, status=400)
     context.require(Permission.ENQUEUE, queue)
@@ -118,24 +111,7 @@ def _payload(context: RequestContext, task: Task, errors: FormErrors) -> str:
     """Return the payload as typed; the text of the old task where it was not touched."""
     typed = context.request.given("payload").strip()
     old = task.payload or "null"
-    unchanged = typed == pretty(old).strip()
-    if reserved_task(old if unchanged else typed):
-        errors.add("payload", f"names a task that {RESERVED_TASK}")
-    if unchanged:
-        return old
-    fault = limits.json_fault(limits.utf8_bytes(typed), limits.PAYLOAD_BYTES)
-    if fault:
-        errors.add("payload", fault)
-    try:
-        check_json(typed)
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        errors.add("payload", f"is not JSON: {error.msg.lower()} at {where}")
-    except ValueError as error:
-        errors.add("payload", f"is not JSON: {error}")
-    except RecursionError:
-        errors.add("payload", "is nested too deeply")
-    return typed
+    return errors.payload("payload", old if typed == pretty(old).strip() else typed)
 
 
 def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:

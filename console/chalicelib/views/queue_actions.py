@@ -11,12 +11,10 @@ from urllib.parse import parse_qsl, urlencode
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
-from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, State
 from headrace.domain.times import duration_text
 from headrace.history.tally import by_state
 from headrace.ops.operators.bulk import BulkAnswer
-from headrace.ops.shared.audit import checked_reason
 
 from .. import formatting, urls
 from ..forms import NO_ERRORS, FormErrors
@@ -52,11 +50,7 @@ def pause(context: RequestContext) -> Reply:
     errors = FormErrors()
     given = context.request.given("resume_in")
     seconds = errors.length("resume_in", given, (1, limits.PAUSE_SECONDS[1]))
-    reason = context.request.given("reason")
-    try:
-        reason = checked_reason(reason)
-    except InvalidRequest as error:
-        errors.take(error, otherwise="reason")
+    reason = errors.reason(context.request.given("reason"))
     if errors:
         return ask(
             Question(

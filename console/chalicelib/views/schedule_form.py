@@ -8,7 +8,6 @@ from zoneinfo import available_timezones
 from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest, NotFound
-from headrace.domain.limits import RESERVED_TASK, reserved_task
 from headrace.domain.retry import RetryStrategy
 from headrace.domain.schedule import Missed, ScheduleSettings
 from headrace.domain.task import DedupeUntil, OnExpiry
@@ -17,7 +16,7 @@ from headrace.domain.times import DURATION_EXAMPLES, duration_text
 
 from .. import urls
 from ..cells import Runs
-from ..forms import FormErrors, check_json, tags_text
+from ..forms import FormErrors, tags_text
 from ..pages import Flash, TemplatePage
 from ..parts import Field, Link, Option
 from ..request_context import BACK, RequestContext
@@ -153,7 +152,7 @@ def _read(context: RequestContext, errors: FormErrors, old: ScheduleSettings) ->
         cron=cron,
         every_seconds=every,
         timezone=given("timezone") or "UTC",
-        payload=_payload(errors, context.request.given("payload")),
+        payload=errors.payload("payload", given("payload") or "{}"),
         tags=errors.tags("tags", given("tags")),
         expires_in_seconds=errors.whole_seconds(
             "expires_in_seconds", given("expires_in_seconds"), (0, limits.EXPIRES_SECONDS[1])
@@ -187,26 +186,6 @@ def _retry(texts: dict[str, str], errors: FormErrors) -> RetryStrategy | None:
             errors.add("retry_kind", "choose a backoff, or leave the fields beside it empty")
         return None
     return read_retry({name: text or USUAL[name] for name, text in texts.items()}, errors)
-
-
-def _payload(errors: FormErrors, text: str) -> str:
-    """Return JSON text exactly as typed; nothing is ``{}``."""
-    if not text.strip():
-        return "{}"
-    fault = limits.json_fault(limits.utf8_bytes(text), limits.PAYLOAD_BYTES)
-    if fault:
-        errors.add("payload", fault)
-        return "{}"
-    try:
-        check_json(text)
-        text.encode()
-    except (ValueError, RecursionError) as error:
-        errors.add("payload", f"must be JSON: {error}")
-        return "{}"
-    if reserved_task(text):
-        errors.add("payload", f"names a task that {RESERVED_TASK}")
-        return "{}"
-    return text.strip()
 
 
 def _typed_from(settings: ScheduleSettings, *, queue: str, name: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@
 5. Behind a domain name of one's own it tells functions the path with the stage, as without one.
 6. It takes media types as CloudFormation writes them, with ~1 in place of a slash, literally.
 7. It has firewalls, but no resource of CloudFormation that puts one before a stage.
+8. SAM does not know its address as one of S3's, and so refuses templates that name nested ones.
 
 Nothing else is changed, and nothing of Headrace.  Runs in .venv-e2e, alone, beside the DynamoDB
 Local that HEADRACE_E2E_DYNAMODB names: ``AUTH=true GATEWAY_PORT=4566 python -P
@@ -27,7 +28,7 @@ from typing import Any
 from ministack.app import main
 from ministack.core import iam_actions, iam_evaluator
 from ministack.services import apigateway_v1, dynamodb, waf
-from ministack.services.cloudformation import provisioners
+from ministack.services.cloudformation import changesets, provisioners
 
 # Not by PYTHONPATH: the functions that the emulator starts would see the project too.
 sys.path.append(str(Path(__file__).parents[2]))
@@ -42,6 +43,7 @@ _import_path = apigateway_v1._import_path_item
 _matches = apigateway_v1._media_type_matches
 _event = apigateway_v1._build_lambda_event_v1
 _alarm = provisioners._cw_metric_alarm_record
+_template = changesets._resolve_template
 _checks = iam_actions.dynamodb_transaction_checks
 _context = iam_actions.dynamodb_service_context
 _resolve = iam_evaluator._resolve_condition_key
@@ -176,6 +178,13 @@ def alarm(name: str, properties: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
+def template(parameters: dict[str, Any]) -> tuple[str | None, object]:
+    """Read a template; nested templates get an address of S3, which is read by its path alone."""
+    body, error = _template(parameters)
+    here = f"http://127.0.0.1:{os.environ['GATEWAY_PORT']}/"
+    return body and body.replace(here, "https://s3.us-east-1.amazonaws.com/"), error
+
+
 def guard(_name: str, properties: dict[str, Any], _stack: str) -> tuple[str, dict[str, Any]]:
     """Put a firewall before a stage."""
     stage: str = properties["ResourceArn"]
@@ -194,6 +203,7 @@ if __name__ == "__main__":
         "delete": unguard,
     }
     provisioners._cw_metric_alarm_record = alarm
+    changesets._resolve_template = template
     iam_actions.dynamodb_transaction_checks = checks
     iam_actions.dynamodb_service_context = context
     iam_evaluator._resolve_condition_key = resolve

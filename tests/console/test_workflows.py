@@ -75,6 +75,8 @@ def test_a_stalled_workflow_says_so_and_goes_on_once_its_step_is_restarted(flow:
     assert "stalled" in listed.page.one("tbody").text
     assert "Stalled: 1 dead, and nothing runs" in shown.text
     assert [one.id for one in flow.use.task_batches.stalled()] == ["wfl"]
+    trouble = flow.get("/console").page.one("ol", class_="troubles").text
+    assert trouble.startswith("wfl stalled 1 dead, 1 not started, and nothing runs")
     dead = rows_of(flow)[0]
     assert "dead" in dead.text
     back = flow.follow(flow.submit(shown.page, "/wfl/restart"))
@@ -82,6 +84,16 @@ def test_a_stalled_workflow_says_so_and_goes_on_once_its_step_is_restarted(flow:
     flow.record()
     assert flow.use.task_batches.stalled() == []
     assert "Stalled" not in flow.get("/console/workflows/wfl").text
+
+
+def test_a_stalled_workflow_is_shown_only_to_keys_for_its_queues(flow: Browser) -> None:
+    fail(flow)
+    flow.record()
+    flow.clock.forward(61)
+    flow.queue("sms")
+    other = flow.as_role(Role.OPERATOR, "sms")
+
+    assert "wfl" not in other.get("/console").page.one("main").text
 
 
 def test_a_batch_names_its_dead_and_its_callbacks(admin: Browser) -> None:

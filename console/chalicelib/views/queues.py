@@ -1,6 +1,6 @@
 """All queues at a glance, and the form that creates one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -30,7 +30,7 @@ from .list_search import ListSearch
 from .navigation import crumbs, queue_tabs
 from .search_box import list_box
 from .snoozing import without_snoozed
-from .trouble import AMBER, RED, Rank, Trouble, delta, reasons_of, worst_first
+from .trouble import AMBER, RED, Rank, Trouble, TroubleReason, delta, reasons_of, worst_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +132,7 @@ def show(context: RequestContext) -> Reply:
     )
     create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     troubles, snoozed = without_snoozed(context, troubles)
+    troubles = [*_stalled_workflows(context), *troubles]
     left = len(troubles) - _TROUBLES if context.request.param(_ALL) != "all" else 0
     return QueuesPage(
         title="Queues",
@@ -194,12 +195,20 @@ def _calm(rows: Sequence[QueueRow], *, more: bool) -> str:
     return f"Nothing needs attention in the {formatting.count_of(len(rows), 'queue')}{here}."
 
 
+def _stalled_workflows(context: RequestContext) -> Iterator[Trouble]:
+    for one in context.use.task_batches.stalled():
+        dead, missing = formatting.number(one.dead), (one.total or 0) - one.direct
+        text = f"{dead} dead, {formatting.number(missing)} not started, and nothing runs"
+        reason = TroubleReason(Rank.STALLED, text, since=one.counted_at)
+        yield Trouble(one.id, context.url(urls.WORKFLOW, id=one.id), (reason,))
+
+
 def _explained(
     context: RequestContext, troubles: Sequence[Trouble], queues: Sequence[Queue]
 ) -> tuple[Trouble, ...]:
     """Return *troubles* with who paused each paused queue, when and why."""
     pauses = {queue.name: pause_of(context, queue) for queue in queues}
-    return tuple(_who_paused(trouble, pauses[trouble.name]) for trouble in troubles)
+    return tuple(_who_paused(trouble, pauses.get(trouble.name)) for trouble in troubles)
 
 
 def pause_of(context: RequestContext, queue: Queue) -> Pause | None:

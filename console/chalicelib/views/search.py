@@ -127,6 +127,9 @@ def _things(context: RequestContext, wanted: str) -> Iterator[_Thing]:
     if limits.TASK_ID_RE.fullmatch(wanted):
         for batch in use.task_batches.list(prefix=wanted, parts=False, limit=_FEW).shown:
             yield _Thing("Workflow", Link(batch.id, context.url(urls.WORKFLOW, id=batch.id)))
+    if limits.TASK_ID_RE.fullmatch(wanted) and context.allows(Permission.OPERATE):
+        activity = context.url(urls.ACTIVITY, {"q": term_text("id", wanted)})
+        yield _Thing("Activity", Link("Look for it in Activity", activity))
     if context.allows(Permission.LIST):
         yield from _searches(context, wanted, word)
 

@@ -20,7 +20,7 @@ _BILLS: Final = PROJECT_ROOT / "build" / "bom"
 
 def main(built: Path = _BUILT, bills: Path = _BILLS) -> int:
     """Print the packages in *built*, which *bills* tell of; return the exit status."""
-    packages = sorted(folder for folder in built.iterdir() if folder.is_dir())
+    packages = sorted(built.glob("*Function"))
     wrong = {
         package.name: [*faults(package), *mistold(package, bills / f"{_bill(package)}.cdx.json")]
         for package in packages

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from headrace.domain.task import Status
 
+from . import formatting
 from .charts import Spark
 from .parts import Age, Confirm, Heading, Link
 
@@ -14,7 +15,7 @@ from .parts import Age, Confirm, Heading, Link
 class Note:
     """A short remark in a cell; ``level`` is empty, warn or bad."""
 
-    text: str
+    text: "Cell"
     level: str = ""
 
 
@@ -68,6 +69,24 @@ class Badge:
 
 
 @dataclass(frozen=True, slots=True)
+class Figure:
+    """A number in words, with its exact value as a title, and a link."""
+
+    text: str
+    title: str = ""
+    url: str = ""
+    label: str = ""
+    zero: bool = False
+    bad: bool = False
+
+    @classmethod
+    def of(cls, number: int, *, url: str = "", label: str = "", bad: bool = False) -> Self:
+        """Return *number* in short; a long one has all its digits in the title."""
+        short, exact = formatting.short_number(number), formatting.number(number)
+        return cls(short, exact if exact != short else "", url, label, not number, bad)
+
+
+@dataclass(frozen=True, slots=True)
 class Meter:
     """How much of something is in use, as numbers and as a bar; ``words`` say what it is."""
 
@@ -117,7 +136,8 @@ class Table:
 
 
 Cell: TypeAlias = (
-    "str | float | datetime | Status | Link | Note | Dim | Code | Clip | Tag | Id | Badge | Meter"
-    " | Age | Spark | Lines | Fold | Runs | Confirm | tuple[Cell, ...] | None"
+    "str | float | datetime | Status | Link | Note | Dim | Code | Tag | Id | Badge | Meter"
+    " | Figure | Spark | Clip | Age | Lines | Fold | Runs | Confirm"
+    " | tuple[Cell, ...] | None"
 )
 """A tuple is several cells beside each other."""

@@ -57,8 +57,6 @@ def environment() -> Environment:
     )
     filters: Mapping[str, Callable[..., Any]] = {
         "number": formatting.number,
-        "short": formatting.short_number,
-        "rate": formatting.rate,
         "size": formatting.size,
         "duration": formatting.duration,
         "cut": formatting.cut,

@@ -1,9 +1,9 @@
 """All queues at a glance, and the form that creates one."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Conflict, InvalidRequest
@@ -15,11 +15,10 @@ from headrace.domain.times import duration_text
 from headrace.history.stats import EventRates, Glance
 
 from .. import charts, formatting, urls
-from ..cells import Cell
-from ..charts import Spark
+from ..cells import Cell, Dim, Figure, Note
 from ..forms import NO_ERRORS, FormErrors
-from ..pages import Flash, Page
-from ..parts import Age, AlertNote, Empty, Field, Heading, Link, Pager, SearchBox, Tab
+from ..pages import Flash, TemplatePage
+from ..parts import Age, AlertNote, Empty, Field, Link
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
 from ..setting_fields import DURATIONS, GROUPS, read_settings, texts_of
@@ -33,11 +32,10 @@ from .snoozing import without_snoozed
 from .trouble import AMBER, RED, Rank, Trouble, TroubleReason, delta, reasons_of, worst_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.domain.alerts import Alert
     from headrace.history.listening import OnDuty
 
+_NONE: Final = Dim("\u2013")
 _TROUBLES: Final = 10
 _ALL: Final = "troubles"  # the part of an address that shows all of them
 _DEFAULTS: Final = QueueSettings()
@@ -57,50 +55,6 @@ _FIELDS: Final = (
     ),
 )
 """The fields of a new queue: all texts, and those numbers that many queues need."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRow:
-    """One queue at a glance."""
-
-    name: str
-    url: str
-    ready_url: str
-    dead_url: str
-    counts: Mapping[Status, int]
-    cancelled: int
-    oldest: Age | None
-    rates: EventRates
-    spark: Spark
-    paused: bool
-    resume_at: datetime | None
-    limited: str
-    alerts: tuple[AlertNote, ...]
-    silent: bool = False  #: something is ready and there are no workers
-    busy: bool = False  #: something is ready and all workers are busy
-    grown: str = ""  #: by how much what waits, ready or scheduled, has changed in five minutes
-    died: str = ""  #: how many died in them
-    step: int = 0  #: as ``grown``
-    begun: int = 0  #: attempts in the last hour
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuesPage(Page):
-    """What needs attention, then one row a queue; ``calm`` is said where nothing does."""
-
-    template: ClassVar[str] = "queues.html"
-    search: SearchBox
-    troubles: tuple[Trouble, ...]
-    more_troubles: Link | None
-    snoozed: Cell
-    calm: str
-    tabs: tuple[Tab, ...]
-    headings: tuple[Heading, ...]
-    rows: tuple[QueueRow, ...]
-    as_of: datetime | None
-    create: str | None
-    pager: Pager
-    empty: Empty
 
 
 def waiting(seconds: float | None) -> Age | None:
@@ -123,18 +77,21 @@ def show(context: RequestContext) -> Reply:
         )
     )
     seen = context.use.stats.overview(page.shown, each)
-    on_duty = context.use.listening.on_duty_lately()
-    rows = [_row(context, queue, seen.queues[queue.name], on_duty) for queue in page.shown]
+    on_duty, glances = context.use.listening.on_duty_lately(), seen.queues
     troubles = worst_first(
-        (Trouble(row.name, row.url, found), row.counts[Status.READY])
-        for queue, row in zip(page.shown, rows, strict=True)
-        if (found := reasons_of(queue, seen.queues[row.name], on_duty, row.alerts, context.now))
+        (
+            Trouble(queue.name, context.url(urls.QUEUE, queue=queue.name), found),
+            glances[queue.name].counts[Status.READY],
+        )
+        for queue in page.shown
+        if (found := _reasons(queue, glances[queue.name], on_duty, context.now))
     )
-    create = context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None
     troubles, snoozed = without_snoozed(context, troubles)
     troubles = [*_stalled_workflows(context), *troubles]
     left = len(troubles) - _TROUBLES if context.request.param(_ALL) != "all" else 0
-    return QueuesPage(
+    columns = _columns(context, glances, on_duty)
+    return TemplatePage(
+        "queues.html",
         title="Queues",
         http_status=wanted.status,
         search=list_box(context, wanted, page.shown),
@@ -143,50 +100,119 @@ def show(context: RequestContext) -> Reply:
         if left > 0
         else None,
         snoozed=snoozed,
-        calm="" if troubles else _calm(rows, more=page.cursor is not None),
+        calm="" if troubles else _calm(page.shown, more=page.cursor is not None),
         tabs=queue_tabs(context),
-        headings=wanted.headings(COLUMNS, "name"),
-        rows=wanted.rows(COLUMNS, rows),
+        table=wanted.table("queues", columns, page.shown, "name"),
         as_of=seen.as_of,
-        create=create,
-        pager=wanted.pager(len(rows)),
+        create=context.url(urls.CREATE_QUEUE) if context.allows(Permission.ADMINISTER) else None,
+        pager=wanted.pager(len(page.shown)),
         empty=wanted.empty(
-            Empty(
-                "No queues yet that this key can see.",
-                "headrace queue create mail",
-            )
+            Empty("No queues yet that this key can see.", "headrace queue create mail")
         ),
     )
 
 
-def _counted(status: Status) -> "Callable[[QueueRow], int]":
-    return lambda row: row.counts[status]
+def _reasons(
+    queue: Queue, glance: Glance, on_duty: "OnDuty", now: datetime
+) -> tuple[TroubleReason, ...]:
+    alerts = alerts_of(glance.alerts, glance.age_of_oldest_ready)
+    return reasons_of(queue, glance, on_duty, alerts, now)
 
 
-COLUMNS: Final[Columns[QueueRow]] = {
-    "name": Column("Queue", lambda row: row.name),
-    **{
-        status.value.lower(): numbers(
-            status.value.capitalize(), _counted(status), sign=status.value.lower()
+def _columns(
+    context: RequestContext, glances: Mapping[str, Glance], on_duty: "OnDuty"
+) -> Columns[Queue]:
+    def of(queue: Queue) -> Glance:
+        return glances[queue.name]
+
+    def name(queue: Queue) -> Cell:
+        glance = of(queue)
+        return (
+            Link(queue.name, context.url(urls.QUEUE, queue=queue.name)),
+            *_notes(queue, glance, on_duty, context.now),
+            Note(limits) if (limits := limits_of(queue)) else None,
         )
-        for status in Status
-    },
-    "oldest": numbers("Oldest ready", lambda row: row.oldest.seconds if row.oldest else -1.0),
-    "in": numbers("In /s", lambda row: row.rates.enqueued, title="enqueued a second"),
-    "out": numbers(
-        "Out /s",
-        lambda row: row.rates.out,
-        title="succeeded a second, or moved on to another queue",
-    ),
-    "failed": numbers("Failed /s", lambda row: row.rates.failed, title="failed attempts a second"),
-    "grown": numbers("In 5 min", lambda row: row.step, title="change of ready and scheduled; died"),
-    "started": Column(
-        "Started, last hour", lambda row: row.begun, falling=True, title="attempts, by 5 min"
-    ),
-}
+
+    def counted(status: Status) -> Column[Queue]:
+        def count(queue: Queue) -> Cell:
+            number, word = of(queue).counts[status], status.value.lower()
+            linked = status in (Status.READY, Status.DEAD)
+            cancelled = of(queue).cancelled if status is Status.DEAD else 0
+            url = context.url(urls.QUEUE, {"state": status.value}, queue=queue.name)
+            figure = Figure.of(
+                number,
+                url=url if linked else "",
+                label=f"{formatting.short_number(number)} {word} in {queue.name}",
+                bad=status is Status.DEAD and number > cancelled,
+            )
+            text = f"{formatting.short_number(cancelled)} cancelled"
+            return (Note(text), figure) if cancelled else figure
+
+        word = status.value.lower()
+        return numbers(word.capitalize(), lambda queue: of(queue).counts[status], count, sign=word)
+
+    def rate(
+        text: str, by: Callable[[EventRates], float], title: str, *, bad: bool = False
+    ) -> Column[Queue]:
+        def shown(queue: Queue) -> Cell:
+            value = by(of(queue).rates)
+            return Figure(formatting.rate(value), zero=not value, bad=bad and bool(value))
+
+        return numbers(text, lambda queue: by(of(queue).rates), shown, title=title)
+
+    def grown(queue: Queue) -> Cell:
+        waits, died = delta(of(queue).grown), delta(of(queue).died)
+        return (
+            (waits, Dim("waiting")) if waits else None,
+            Figure(f"{died} dead", bad=True) if died else None,
+            None if waits or died else _NONE,
+        )
+
+    def started(queue: Queue) -> Cell:
+        return charts.spark(of(queue).started, of="started", per="5 min")
+
+    return {
+        "name": Column("Queue", lambda queue: queue.name, name),
+        **{status.value.lower(): counted(status) for status in Status},
+        "oldest": numbers(
+            "Oldest ready",
+            lambda queue: of(queue).age_of_oldest_ready or -1.0,
+            lambda queue: waiting(of(queue).age_of_oldest_ready) or _NONE,
+        ),
+        "in": rate("In /s", lambda rates: rates.enqueued, "enqueued a second"),
+        "out": rate("Out /s", lambda rates: rates.out, "succeeded or moved on, a second"),
+        "failed": rate(
+            "Failed /s", lambda rates: rates.failed, "failed attempts a second", bad=True
+        ),
+        "grown": numbers(
+            "In 5 min", lambda queue: of(queue).grown, grown, title="change of ready and scheduled"
+        ),
+        "started": Column(
+            "Started, last hour",
+            lambda queue: sum(of(queue).started),
+            started,
+            falling=True,
+            title="attempts, by 5 min",
+        ),
+    }
 
 
-def _calm(rows: Sequence[QueueRow], *, more: bool) -> str:
+def _notes(queue: Queue, glance: Glance, on_duty: "OnDuty", now: datetime) -> Iterator[Cell]:
+    """Yield what to know of *queue*: it is paused, has no free workers, or an alert is on."""
+    if queue.settings.dequeuing_settings.dequeuing_paused:
+        resumes = ("paused, resumes", queue.resume_at) if queue.resume_at else "paused"
+        yield Note(resumes, "warn")
+    if glance.counts[Status.READY]:
+        if on_duty.silent(queue, glance.rates.dequeued, now):
+            yield Note("no workers", "bad")
+        if on_duty.of(queue.name).all_busy:
+            yield Note("all workers busy", "warn")
+    for alert in alerts_of(glance.alerts, glance.age_of_oldest_ready):
+        now_fine = "; now below the limit" if alert.recovers else None
+        yield Note((f"{alert.text}, since", alert.since, now_fine), "warn")
+
+
+def _calm(rows: Sequence[Queue], *, more: bool) -> str:
     if not rows:
         return ""
     if len(rows) == 1 and not more:
@@ -240,31 +266,6 @@ def create(context: RequestContext) -> Reply:
             done = Flash("done", f"Queue {name} created.")
             return Redirect(context.url(urls.QUEUE, queue=name), done)
     return ask_new(context, errors)
-
-
-def _row(context: RequestContext, queue: Queue, stats: Glance, on_duty: "OnDuty") -> QueueRow:
-    return QueueRow(
-        name=queue.name,
-        url=context.url(urls.QUEUE, queue=queue.name),
-        ready_url=context.url(urls.QUEUE, {"state": "READY"}, queue=queue.name),
-        dead_url=context.url(urls.QUEUE, {"state": "DEAD"}, queue=queue.name),
-        counts=stats.counts,
-        cancelled=stats.cancelled,
-        oldest=waiting(stats.age_of_oldest_ready),
-        rates=stats.rates,
-        spark=charts.spark(stats.started, of="started", per="5 min"),
-        paused=queue.settings.dequeuing_settings.dequeuing_paused,
-        resume_at=queue.resume_at,
-        limited=limits_of(queue),
-        alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
-        silent=stats.counts[Status.READY] > 0
-        and on_duty.silent(queue, stats.rates.dequeued, context.now),
-        busy=stats.counts[Status.READY] > 0 and on_duty.of(queue.name).all_busy,
-        grown=delta(stats.grown),
-        step=stats.grown,
-        died=delta(stats.died),
-        begun=sum(stats.started),
-    )
 
 
 def alerts_of(

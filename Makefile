@@ -86,8 +86,6 @@ bench-spark: .venv-spark/.ready ## Measure the data pipeline on Spark
 	@$(SPARK_PY) -m benchmarks.spark $(ARGS)
 docs: .venv/.ready ## Write the tables of docs/reference/, and build the site into build/site/
 	@$(PY) -m infra.reference && $(PY) -m infra.site .venv/bin/zensical
-coming-from: .venv/.ready ## Write our side of the coming-from pages
-	@$(PY) -m infra.coming_from
 screenshots: .venv/.ready ## Draw every page of the console into build/screenshots/
 	@$(PY) -m tests.browser.screenshots $(ARGS)
 local-template: .venv/.ready ## Write what the local service needs of template.yaml

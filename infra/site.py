@@ -22,6 +22,7 @@ STAGE: Final = ROOT / "build" / "docs"
 SITE: Final = ROOT / "build" / "site"
 SHIM: Final = "https://unpkg.com/iframe-worker/shim"
 """What search needs where pages come from the file system; the site brings its own copy."""
+_USE_CASE: Final = re.compile(r"^(## \d+\. [^\n]*)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 LINK: Final = re.compile(r"\[([^\]]*)\]\(([^)#:\s]+)(#[^)\s]*)?\)")
 
 
@@ -33,8 +34,8 @@ def stage() -> None:
     for page in DOCS.glob("**/*.md"):
         link = functools.partial(_link, page, outside)
         text = LINK.sub(link, page.read_text())
-        if page.parent.name == "coming-from":
-            text = in_tabs(text)
+        if page.parent.name == "coming-from" and page.stem != "index":
+            text = in_tabs(text, (page.parent / "index.md").read_text())
         (STAGE / page.relative_to(DOCS)).write_text(text)
     for file in outside:
         copy = _copy_of(file)
@@ -49,17 +50,18 @@ def stage() -> None:
         page.write_text(reference.filled(page.read_text(), parts))
 
 
-def in_tabs(text: str) -> str:
-    """Return a page that shows their side and ours as tabs: each use case has both in bold."""
+def in_tabs(text: str, ours: str) -> str:
+    """Return a page that shows their side and ours of each use case as tabs; *ours* has ours."""
+    bodies = dict(_USE_CASE.findall(ours))
 
     def tabs(case: re.Match[str]) -> str:
-        parts = re.split(r"^\*\*([^*\n]+)\*\*\n", case[0], flags=re.MULTILINE)
-        shown = [parts[0]]
-        for name, body in zip(parts[1::2], parts[2::2], strict=True):
-            shown.append(f'=== "{name}"\n{textwrap.indent(body, "    ")}')
-        return "\n".join(shown)
+        heading, body = case.groups()
+        _, name, theirs = re.split(r"^\*\*(.+)\*\*\n", body, maxsplit=1, flags=re.MULTILINE)
+        sides = ((name, theirs), ("Headrace", bodies[heading]))
+        shown = [f'=== "{side}"\n{textwrap.indent(told, "    ")}' for side, told in sides]
+        return "\n\n".join([heading, *shown])
 
-    return re.sub(r"^## \d+\. .*?(?=^## |\Z)", tabs, text, flags=re.DOTALL | re.MULTILINE)
+    return _USE_CASE.sub(tabs, text)
 
 
 def _link(page: Path, outside: set[Path], found: re.Match[str]) -> str:

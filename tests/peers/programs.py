@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.peers.their_side import theirs
-
 _BLOCK: Final = re.compile(r"^```(js|ruby|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PRINTS: Final = re.compile(r"(?://|#) → (.*)")
 _FILE: Final = "# shop.rb\n"
@@ -93,6 +91,6 @@ def printed(command: list[str], folder: Path, env: Mapping[str, str]) -> list[st
 
 def _blocks(page: str) -> Iterator[tuple[str, str]]:
     """Those of their side that can be run, each with its language."""
-    for language, code in _BLOCK.findall(theirs(page)):
+    for language, code in _BLOCK.findall(page):
         if _NOT_FREE not in code:
             yield language, code

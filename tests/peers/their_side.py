@@ -21,16 +21,6 @@ FILE = re.compile(r"# (\w+)\.py\n")
 WORKER = re.compile(r"^\$ (celery -A tasks worker|rq worker|dramatiq|huey_consumer)", re.MULTILINE)
 
 
-def theirs(page: str) -> str:
-    """Return the text of *page* without our side."""
-    return re.sub(r"^\*\*Headrace\*\*\n.*?(?=^## )", "", page, flags=re.MULTILINE | re.DOTALL)
-
-
-def their_blocks(page: str) -> list[tuple[str, str]]:
-    """The blocks of code above ours, each with its language."""
-    return BLOCK.findall(theirs(page))
-
-
 def celery(program: str) -> tuple[str, Callable[[types.ModuleType], None]]:
     """A broker in memory, whose worker is a thread and stays."""
     program = program.replace(
@@ -96,7 +86,7 @@ PEERS: dict[str, Callable[[str], tuple[str, Callable[[types.ModuleType], None]]]
 
 def main(page: Path) -> int:
     """Run the page's blocks; 1 if something else comes out."""
-    blocks = their_blocks(page.read_text())
+    blocks = BLOCK.findall(page.read_text())
     files: dict[str, str] = {}
     for language, code in blocks:
         if language == "python":

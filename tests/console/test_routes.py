@@ -22,6 +22,7 @@ def test_the_template_has_one_route_for_all_pages(template: Template) -> None:
         (event["Properties"]["Method"].upper(), event["Properties"]["Path"]) for event in events
     }
 
+    assert {event["Properties"]["Auth"]["Authorizer"] for event in events} == {"NONE"}
     sign_in = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}  # have their own limit
     assert declared == sign_in | {("ANY", "/console"), ("ANY", "/console/{proxy+}")}
 
@@ -82,9 +83,3 @@ def test_links_forms_and_cookies_have_the_stage_or_the_base_path(
     assert shown.status == status
     assert {url for url in found if not url.startswith((f"{base}/console", "#"))} == set()
     assert {cookie["path"] for cookie in cookies} == {f"{base}/console"}
-
-
-def test_no_event_of_the_console_has_an_authorizer(template: Template) -> None:
-    events = template["Resources"]["ConsoleFunction"]["Properties"]["Events"].values()
-
-    assert {event["Properties"]["Auth"]["Authorizer"] for event in events} == {"NONE"}

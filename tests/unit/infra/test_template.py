@@ -30,30 +30,6 @@ from headrace.store.records.reaper import PARTS
 from infra.sam import NAMES, SETTINGS, template_for_sam_local
 from infra.template import SPARK, Template, load_template, main
 
-RESOURCES: dict[str, Any] = {
-    "Tasks": {"Fn::GetAtt": "TasksTable.Arn"},
-    "TasksByState": {"Fn::Sub": "${TasksTable.Arn}/index/by_state"},
-    "Control": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Books": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Lines": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Indexes": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Matches": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Callbacks": {"Fn::GetAtt": "TasksTable.Arn"},
-    "Progress": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Seats": {"Fn::GetAtt": "ControlTable.Arn"},
-    "Dispatcher": {"Fn::GetAtt": "DispatcherFunction.Arn"},
-    "Reaper": {"Fn::GetAtt": "ReaperFunction.Arn"},
-    "TasksStream": {"Fn::Sub": "${TasksTable.Arn}/stream/*"},
-    "AdminKey": {"Fn::GetAtt": "AdminKey.Id"},
-    "SessionSecret": {"Fn::GetAtt": "SessionSecret.Id"},
-    "Lake": {"Fn::GetAtt": "Lake.Arn"},
-    "LakeSeries": {"Fn::Sub": "${Lake.Arn}/series/*"},
-    "LakeReports": {"Fn::Sub": "${Lake.Arn}/reports/*"},
-    "LakeRaw": {"Fn::Sub": "${Lake.Arn}/raw/*"},
-    "Payloads": {"Fn::Sub": "${Payloads.Arn}/*"},
-    "PayloadNames": {"Fn::GetAtt": "Payloads.Arn"},
-    "Failures": {"Fn::GetAtt": "RecorderFailures.Arn"},
-}
 KEYS_NAMED = {"Null": {"dynamodb:LeadingKeys": "false"}}
 
 
@@ -90,21 +66,6 @@ def environment(template: Template, function: str) -> dict[str, Any]:
     return variables
 
 
-def test_every_permission_names_its_actions_and_its_resource(template: Template) -> None:
-    for function in functions(template):
-        for statement in statements(template, function):
-            assert statement["Effect"] == "Allow"
-            assert isinstance(statement["Action"], list)
-            assert not [action for action in statement["Action"] if "*" in action]
-            assert statement["Resource"] == RESOURCES[statement["Sid"]]
-
-
-def test_no_function_may_scan(template: Template) -> None:
-    for function in functions(template):
-        for sid in RESOURCES:
-            assert "dynamodb:Scan" not in actions(template, function, sid)
-
-
 @pytest.mark.parametrize(
     ("variable", "secret", "knowing"),
     [
@@ -137,9 +98,13 @@ def test_no_function_has_a_secret_in_its_environment(template: Template) -> None
         assert not secret & environment(template, name).keys()
 
 
-def test_the_console_may_do_no_more_than_the_api(template: Template) -> None:
-    for sid in {*RESOURCES} - {"SessionSecret", "LakeReports"}:  # its pages alone have a proof
-        assert actions(template, "ConsoleFunction", sid) <= actions(template, "ApiFunction", sid)
+def test_the_console_may_do_no_more_than_the_api_except_sign_people_in_and_show_the_proof(
+    template: Template,
+) -> None:
+    of_api = list(statements(template, "ApiFunction"))
+    alone = [one["Sid"] for one in statements(template, "ConsoleFunction") if one not in of_api]
+
+    assert alone == ["SessionSecret", "LakeReports"]
 
 
 def test_the_authorizer_may_only_look_up_keys(template: Template) -> None:

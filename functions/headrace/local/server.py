@@ -17,8 +17,6 @@ from headrace.local import PortUnusable
 from headrace.local.app import DISCONNECTED, LocalApp
 from headrace.local.requests import MAX_HEADER_BYTES, refusal
 
-_HEAD: Final = b"HTTP/1.1 "
-_INFORMATION: Final = b"HTTP/1.1 1"  # as 100 Continue, which the client waits for
 _CONNECTIONS: Final = 1024
 _BACKLOG: Final = 1024
 _IDLE_SECONDS: Final = 60  # a worker keeps its connection while it is idle
@@ -52,40 +50,6 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-class JoinedWrites:
-    """A transport that sends the head of an answer together with what follows it.
-
-    Uvicorn writes head and body one after the other, and each segment would wake the client.  It
-    ends every answer with a write, which may be empty.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-        self.is_closing = transport.is_closing
-        self.resume_reading = transport.resume_reading
-        self.get_extra_info = transport.get_extra_info
-
-    def write(self, data: bytes) -> None:
-        if not self._head and data.startswith(_HEAD) and not data.startswith(_INFORMATION):
-            self._head = data
-            return
-        self._transport.write(self._head + data if self._head else data)
-        self._head = b""
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def write_eof(self) -> None:
-        self._flush()
-        self._transport.write_eof()
-
-    def _flush(self) -> None:
-        if self._head:  # nothing may be written after the end, not even nothing
-            self.write(b"")
-
-
 class LimitedProtocol(H11Protocol):
     """A connection with a time limit for request heads, and with refusals in the API's form."""
 
@@ -94,7 +58,6 @@ class LimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (asyncio says BaseTransport)
         super().connection_made(transport)
-        self.transport = JoinedWrites(transport)  # type: ignore[assignment]
         self.app_state = {DISCONNECTED: transport.is_closing}
         # Uvicorn's own limit answers with a line of plain text.
         self._is_one_too_many = len(self.connections) > min(self.most_connections, _files() // 2)

@@ -2,19 +2,13 @@
 
 import gzip
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from headrace import App, Context, NewTask
-from headrace.client.codec import PLAIN
-from headrace.domain.errors import InvalidRequest
-from headrace.outbox.rows import new_row
 from headrace.store.lake import FolderLake
 from headrace.testing import MemoryService
 from tests.functional.conftest import Service
-from tests.unit.cli.cli_runner import Cli
 
 NOTE = "for Ada: é"
 LONG = "é" * 128 + "!"  # 257 bytes
@@ -90,48 +84,6 @@ def test_a_duplicate_does_not_overwrite_a_note(call: Service) -> None:
 
     assert call.see(task)["note"] == NOTE
     assert call("POST", f"{mail}/tasks", {"tasks": [named]}).status == 400
-
-
-def test_functions_calls_spawns_and_outboxes_set_a_note(headrace_service: MemoryService) -> None:
-    app, client = App(), headrace_service.client
-
-    @app.periodic(every=3600, name="hourly")
-    @app.task(queue="mail", note="declared")
-    def declared(context: Context) -> None:
-        context.spawn("other", {}, note="spawned")
-
-    client.create_queue("other")
-    with headrace_service.serving(app):
-        made = [declared.enqueue(), declared.options(note="chosen").enqueue()]
-        notes = [client.get_task(str(one.id)).note for one in made]
-        with pytest.raises(InvalidRequest, match=f"note {LIMIT}"):
-            declared.options(note=LONG).enqueue()
-        headrace_service.run(app)
-
-    assert notes == ["declared", "chosen"]
-    assert [task.note for task in client.list_tasks("other")] == ["spawned", "spawned"]
-    assert client.get_schedule("mail", "hourly").note == "declared"
-    direct = client.enqueue("mail", note="direct").task
-    assert direct is not None
-    assert direct.note == "direct"
-
-
-def test_an_outbox_keeps_a_note() -> None:
-    now = datetime.now(UTC)
-
-    assert json.loads(new_row("mail", NewTask(note=NOTE), PLAIN, now=now).entry)["note"] == NOTE
-
-
-def test_the_cli_sets_and_shows_a_note(headrace_service: MemoryService) -> None:
-    cli = Cli(headrace_service)
-    cli("queue", "create", "mail")
-    task = cli("enqueue", "mail", "1", "--note", NOTE).out.strip()
-    cli("schedule", "put", "mail", "s", "--every", "1h", "--note", "tick")
-
-    assert NOTE in cli("task", "show", task).out
-    assert cli("task", "show", task, "--json").json["note"] == NOTE
-    assert "tick" in cli("schedule", "show", "mail", "s").out
-    assert cli("enqueue", "mail", "1", "--note", LONG).code != 0
 
 
 def test_the_lake_keeps_a_note_for_replays(tmp_path: Path) -> None:

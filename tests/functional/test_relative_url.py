@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App, AsyncClient, Client
+from headrace import AsyncClient, Client
 from headrace.domain.errors import NotFound
 
 SHOP = """
@@ -64,33 +64,6 @@ def test_a_handler_that_changes_folder_enqueues_into_the_workers_file(
     run(folder, "-m", "headrace", "work", "shop:app", "--burst", "--queues", "mail", *options)
 
     assert waiting(folder) == 1
-
-
-@pytest.mark.parametrize("named", ["argument", "environment"])
-def test_an_app_keeps_the_file_of_the_folder_that_it_was_made_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
-) -> None:
-    (tmp_path / "sub").mkdir()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HEADRACE_URL", "file:tasks.db")
-    app = App(url="file:tasks.db") if named == "argument" else App()
-
-    @app.task(queue="mail")
-    def send() -> None:
-        pass
-
-    monkeypatch.chdir(tmp_path / "sub")
-    send.enqueue()
-
-    async def enqueue_on_a_loop() -> None:
-        await send.aenqueue()
-        await app.aclose()
-
-    asyncio.run(enqueue_on_a_loop())
-    assert app.client.count_tasks("mail").count == 2
-    assert app.client.url == f"file:{tmp_path}/tasks.db"
-    assert not list((tmp_path / "sub").iterdir())
-    app.close()
 
 
 # -- calls over a file -----------------------------------------------------------------------------

@@ -38,18 +38,6 @@ def service() -> Iterator[MemoryService]:
         yield made
 
 
-def test_a_chain_passes_results_on(service: MemoryService) -> None:
-    run = chain(number.s(3), total.s("b"), total.s("c")).start(app.client)
-    assert run.show().waiting == ["2", "3"]
-
-    service.run(app)
-
-    assert ran == ["number 3", "b 3", "c 3"]
-    state = run.show()
-    assert (state.whole.total, state.whole.succeeded, state.waiting) == (3, 3, [])
-    assert state.whole.finished_at is not None
-
-
 def test_a_graph_joins_what_it_names(service: MemoryService) -> None:
     wf = Workflow()
     wf.add("a", number.s(1))

@@ -12,7 +12,6 @@ from headrace.domain.errors import HeadraceError, InvalidRequest, NotEnqueued, N
 from headrace.testing import MemoryService
 from headrace.testing.clock import START
 from headrace.wire.tasks import Task
-from tests.unit.app.app_runner import call
 
 LATER = START + timedelta(days=1)
 
@@ -23,19 +22,6 @@ def send(to: str, subject: str = "hi") -> str:
 
 def tasks(service: MemoryService, queue: str = "mail") -> list[Task]:
     return list(service.client.list_tasks(queue, payload=True))
-
-
-def test_a_call_is_enqueued_under_its_name_with_the_arguments_given(
-    service: MemoryService,
-) -> None:
-    app = App()
-    task = app.task(queue="mail", name="send")(send)
-    with service.serving(app):
-        assert task.enqueue("a", subject="x").outcome == "CREATED"
-
-    (stored,) = tasks(service)
-    assert stored.payload == call("send", to="a", subject="x")
-    assert task("a") == "hi a"  # calling a task calls the function
 
 
 def test_a_type_checker_sees_what_a_task_takes(service: MemoryService) -> None:

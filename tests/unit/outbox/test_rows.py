@@ -8,11 +8,9 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from headrace import NewTask
-from headrace.client.calls.tasks import enqueue_entries
 from headrace.client.codec import PLAIN
 from headrace.domain.errors import InvalidRequest
 from headrace.outbox.rows import new_row
-from tests.faults import FaultyService
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, tzinfo=UTC)
 
@@ -59,22 +57,3 @@ def test_a_task_that_cannot_be_written_has_no_row(fields: dict[str, Any], field:
         entry(**fields)
 
     assert field in [one.field for one in refused.value.errors]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"delay_in_seconds": -1},
-        {"scheduled_at": NOW, "delay_in_seconds": 1},
-        {"tags": {"a": "b" * 257}},
-        {"retry_strategy": {"tries": 3}},
-        {"unique_for_seconds": 60},
-    ],
-)
-def test_the_service_checks_all_other_fields(
-    fields: dict[str, Any], service: FaultyService
-) -> None:
-    row = new_row("mail", NewTask(**fields), PLAIN, now=NOW)
-
-    with pytest.raises(InvalidRequest):
-        service.client.send(enqueue_entries("mail", [row.entry.encode()]))

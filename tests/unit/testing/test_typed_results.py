@@ -10,7 +10,7 @@ from typing import assert_type, cast
 
 import pytest
 
-from headrace import App, Context, Unreadable
+from headrace import App, Unreadable
 from headrace.testing import MemoryService
 
 app = App(queue="work")
@@ -25,11 +25,6 @@ class Weather:
 @app.task
 def weather(place: str) -> Weather:
     return Weather(place, datetime(2026, 11, 21, tzinfo=UTC))
-
-
-@app.task(max_retries=3)
-async def pair(ctx: Context, number: int) -> tuple[int, str]:
-    return number, ctx.task.id
 
 
 @app.task
@@ -55,17 +50,6 @@ def test_it_is_of_the_type_that_the_function_returns() -> None:
     assert [one.place for one in many] == ["a", "b"]
     with pytest.raises(Exception, match="place"):
         weather.enqueue(place=1)  # type: ignore[arg-type]
-
-
-def test_of_a_coroutine_function_it_is_what_is_awaited() -> None:
-    made = pair.enqueue(3)
-    result = made.result()
-
-    assert_type(result, tuple[int, str])
-    assert result == (3, made.id)
-    for one in pair.enqueue_each([{"number": 5}]):
-        assert_type(one.result(), tuple[int, str])
-        assert one.result()[0] == 5
 
 
 def test_what_does_not_fit_the_hint_is_unreadable() -> None:

@@ -29,12 +29,12 @@ class AsyncClient(ClientMethods):
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
 
     Args:
-        url: where the service is, as ``https://host/stage``.
+        url: the address of the service, as ``https://host/stage``.
         key: an API key.
         timeout: seconds that one try of one call may take.
-        codec: how payloads, results and progress are written.
-        retries: tries after the first, with growing random waits of up to ten seconds between.
-        transport: takes the place of the network, in tests.
+        codec: encodes payloads, results and progress.
+        retries: tries after the first, after growing random waits of up to ten seconds.
+        transport: replaces the network, in tests.
         sleep: waits between tries, in tests.
 
     Raises:
@@ -158,10 +158,5 @@ class AsyncClient(ClientMethods):
         await self._sleep(pause.seconds)
 
     def batch(self, *, id: str | None = None, **fields: Unpack[BatchFields]) -> AsyncBatchWriter:
-        """Make a batch and fill it, in an ``async with`` block that closes it at its end.
-
-        If the block raises, the batch stays open, and expires.  Callbacks are as in
-        ``create_batch``, those of an app as ``report.s(…)``; queues that the app declares
-        are made where they are missing, and others must exist.
-        """
+        """Create a batch and fill it in an ``async with`` block; see ``Client.batch``."""
         return AsyncBatchWriter(self, id, fields)

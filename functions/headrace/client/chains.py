@@ -1,4 +1,4 @@
-"""Chains, groups and chords: workflows whose steps come one after the other."""
+"""Chains, groups and chords: workflows with steps in a row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,16 +18,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CallGroup(WithResult[list[T_co]], Generic[T_co]):
-    """Calls that run side by side, after the same steps.
+    """Calls that run at the same time, after the same steps.
 
-    Raises InvalidRequest for an argument that is no call, and for an empty group: steps after it
-    would start before the steps before it have ended.
+    Raises InvalidRequest for an argument that is no call, and for an empty group.
     """
 
     calls: tuple[SpawnedTask, ...]
 
     def __post_init__(self) -> None:
-        """Check them where the program says them."""
+        """Check the calls."""
         if not self.calls:
             raise InvalidRequest.of("calls", "must be one at least")
         for place, call in enumerate(self.calls):
@@ -49,7 +48,7 @@ def group(*calls: FunctionCall[T]) -> CallGroup[T]: ...
 @overload
 def group(*calls: SpawnedTask) -> CallGroup[Any]: ...
 def group(*calls: SpawnedTask) -> CallGroup[Any]:
-    """Return calls that run side by side: start the group, or put it in a `chain`."""
+    """Return calls that run at the same time; start the group, or put it in a `chain`."""
     return CallGroup(calls)
 
 
@@ -65,12 +64,12 @@ def chain(
 def chain(  # type: ignore[misc]  # mypy finds no tuple with a last one in any *steps
     *steps: Any, on_failure: OnFailure = "stop"
 ) -> Workflow[Any]:
-    """Calls, or groups of them, one after the other: each waits for all of what is before it.
+    """Return a workflow of calls, or groups of calls, of which each waits for the one before it.
 
-    An argument of a call may be ``previous.result``, the result of the call before it; after a
-    group that is the list of its results.
+    An argument of a call may be ``previous.result``: the result of the call before it, or the list
+    of results of the group before it.
 
-    Its result is that of the last one; of a group, a list of theirs.
+    The result of the chain is that of its last call, or the list of results of its last group.
     """
     made = Workflow[Any](on_failure=on_failure)
     before: tuple[str, ...] = ()
@@ -100,7 +99,7 @@ def chord(
 def chord(
     calls: CallGroup[Any], callback: SpawnedTask, *, on_failure: OnFailure = "stop"
 ) -> Workflow[Any]:
-    """A group, and what is called when all of it has ended."""
+    """Return a workflow of a group, and a callback for when all of its calls have ended."""
     return chain(calls, callback, on_failure=on_failure)
 
 

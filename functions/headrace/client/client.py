@@ -34,12 +34,12 @@ class Client(ClientMethods):
     Address and key are taken from the arguments, else from ``HEADRACE_URL`` and ``HEADRACE_KEY``.
 
     Args:
-        url: where the service is, as ``https://host/stage``.
+        url: the address of the service, as ``https://host/stage``.
         key: an API key.
         timeout: seconds that one try of one call may take.
-        codec: how payloads, results and progress are written.
-        retries: tries after the first, with growing random waits of up to ten seconds between.
-        transport: takes the place of the network, in tests.
+        codec: encodes payloads, results and progress.
+        retries: tries after the first, after growing random waits of up to ten seconds.
+        transport: replaces the network, in tests.
         sleep: waits between tries, in tests.
 
     Raises:
@@ -88,7 +88,7 @@ class Client(ClientMethods):
     def send(self, call: ApiCall[T], *, again: bool = True, timeout: float | None = None) -> T:
         """Send *call* and return the answer.
 
-        *again* False tries it only once; *timeout* (seconds) takes the place of the client's.
+        With *again* False it is tried only once; *timeout* (seconds) replaces the client's.
         """
         if os.getpid() != self._process:
             self._connect()  # a fork has its parent's connections, and would get its answers
@@ -157,10 +157,10 @@ class Client(ClientMethods):
         self._sleep(pause.seconds)
 
     def batch(self, *, id: str | None = None, **fields: Unpack[BatchFields]) -> BatchWriter:
-        """Make a batch and fill it, in a ``with`` block that closes it at its end.
+        """Create a batch and fill it in a ``with`` block, which closes the batch at its end.
 
-        If the block raises, the batch stays open, and expires.  Callbacks are as in
-        ``create_batch``, those of an app as ``report.s(…)``; queues that the app declares
-        are made where they are missing, and others must exist.
+        If the block raises, the batch stays open until it expires.  Callbacks are as in
+        ``create_batch``; callbacks of an app are ``report.s(…)``.  Missing queues that the app
+        declares are created; other queues must exist.
         """
         return BatchWriter(self, id, fields)

@@ -1,6 +1,6 @@
-"""Filling a batch: what is enqueued into it is counted, and at the end the batch is closed.
+"""Fill a batch: count the tasks that are enqueued into it, and close it at the end.
 
-Tasks are gathered into the calls that carry 25 of them, each queue's for themselves.
+Tasks are gathered by queue, and sent in calls of 25.
 """
 
 from collections.abc import Sequence
@@ -41,13 +41,13 @@ class BatchFields(TypedDict, total=False):
 def create_batch(
     *, id: str | None = None, total: int | None = None, **fields: Unpack[BatchFields]
 ) -> Operation[BatchSeen]:
-    """Make a batch.  Repeats are safe: one without an id gets one here.
+    """Create a batch.  Repeats are safe: the client chooses an id if none is given.
 
-    Each callback is a task that the service enqueues, once; queues that the callback's app
-    declares are made where they are missing.  *total* is how many tasks will be enqueued into the
-    batch; left out, close it when that is known.
+    Each callback is a task that the service enqueues once; missing queues that the callback's app
+    declares are created.  *total* is the number of tasks that will be enqueued into the batch;
+    without it, close the batch when the number is known.
 
-    Raises BatchExists for another batch of this id, and InvalidRequest naming the field.
+    Raises BatchExists if another batch has this id, and InvalidRequest naming the field.
     """
     call = batches.create_batch(id=id, total=total, **fields)
     return with_queues(fields.values(), lambda: sent(call))
@@ -175,16 +175,16 @@ class BatchWriter(_Filling):
         self._client = client
 
     def __enter__(self) -> Self:
-        """Make the batch."""
+        """Create the batch."""
         self._client.run(self._begin())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
-        """Send what is gathered and close the batch; after an error it stays open.
+        """Send the gathered tasks and close the batch; after an error it stays open.
 
-        Raises BatchExists for a batch that has members from before: it would never end.
+        Raises BatchExists for a batch with members of an earlier block: it would never end.
         """
         if kind is None:
             self._client.run(self._end())
@@ -192,8 +192,8 @@ class BatchWriter(_Filling):
     def add(self, task: SpawnedTask) -> None:
         """Add a call, as ``send.s(to="ada")`` is one.
 
-        Raises InvalidRequest or PayloadTooLarge for what is known at once, and NotEnqueued for an
-        entry that came out INVALID of those before.
+        Raises InvalidRequest or PayloadTooLarge for this call, and NotEnqueued for an INVALID entry
+        of an earlier one.
         """
         self._client.run(self._add(task))
 
@@ -202,7 +202,7 @@ class BatchWriter(_Filling):
         self.add(_task(queue, payload, fields))
 
     def flush(self) -> None:
-        """Send what is gathered."""
+        """Send the gathered tasks."""
         self._client.run(self._flush())
 
 
@@ -214,16 +214,16 @@ class AsyncBatchWriter(_Filling):
         self._client = client
 
     async def __aenter__(self) -> Self:
-        """Make the batch."""
+        """Create the batch."""
         await self._client.run(self._begin())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, _: object, __: TracebackType | None
     ) -> None:
-        """Send what is gathered and close the batch; after an error it stays open.
+        """Send the gathered tasks and close the batch; after an error it stays open.
 
-        Raises BatchExists for a batch that has members from before: it would never end.
+        Raises BatchExists for a batch with members of an earlier block: it would never end.
         """
         if kind is None:
             await self._client.run(self._end())
@@ -237,5 +237,5 @@ class AsyncBatchWriter(_Filling):
         await self.add(_task(queue, payload, fields))
 
     async def flush(self) -> None:
-        """Send what is gathered."""
+        """Send the gathered tasks."""
         await self._client.run(self._flush())

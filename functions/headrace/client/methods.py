@@ -96,7 +96,7 @@ class ClientMethods:
 
     @property
     def url(self) -> str:
-        """Where the service is."""
+        """The address of the service."""
         return self.settings.url
 
     @property

@@ -1,8 +1,8 @@
-"""Started workflows: to look at, to cancel and to wait for, with threads or an event loop.
+"""Started workflows: show, cancel and wait for them, with threads or an event loop.
 
-A wait for a step waits for its turn, then for its end.  A step has no task before its turn; the
-batch that makes the task shows its id.  If a step before it is dead, or the workflow was cancelled,
-the turn never comes, and the wait raises TaskDead.
+A step has no task before its turn; the batch that enqueues the task shows its id.  So a wait for a
+step waits for its turn, then for its end.  If an earlier step is dead, or if the workflow was
+cancelled, the wait raises TaskDead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StepsLook:
-    """The tasks of steps, by their names; None for those whose turn has not come."""
+    """The tasks of steps by their names; None for a step that has no task yet."""
 
     tasks: Mapping[str, TaskLook | None]
     poll_after_seconds: float
@@ -54,10 +54,10 @@ _USUAL = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkflowState:
-    """A workflow as it stands.
+    """The state of a workflow.
 
-    ``whole`` counts the steps that exist; ``joins`` are what steps wait for, by their names;
-    ``tasks`` are the first hundred steps that exist.
+    ``whole`` is the batch of all steps; ``joins`` has the batch that each step waits for, by the
+    name of the step; ``tasks`` has the first hundred steps with a task.
     """
 
     whole: BatchSeen
@@ -66,15 +66,15 @@ class WorkflowState:
 
     @property
     def waiting(self) -> list[str]:
-        """The names of the steps whose turn will come."""
+        """The names of the steps that still wait for others."""
         return [name for name, join in self.joins.items() if not (join.callbacks or join.stopped)]
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRun(Generic[T_co]):
-    """A started workflow.  Its *id* is enough to look at it and to cancel it.
+    """A started workflow.  Its *id* is enough to show it and to cancel it.
 
-    The program that started it knows its steps too, and may wait for results.
+    Only the program that started it knows its steps, and can wait for results.
     """
 
     id: str
@@ -90,24 +90,24 @@ class WorkflowRun(Generic[T_co]):
     def result(self, step: str | None = None, *, timeout: Duration | None = None) -> Any:
         """Wait for the end of a step and return its result, as its function's type hint says.
 
-        Without a *step* it is the last one of a chain, the callback of a chord, the one that was
-        added last; where a chain ends with a group, all of that, and a list of their results.
-        *timeout* is in seconds, or a timedelta; None waits for as long as it takes.
-        Raises TaskDead if the step, or one without which it is not made, is dead or was cancelled;
-        TimeoutError when time is over; NotFound for a step or workflow that is not there, and for a
-        task that is not kept; Unreadable for what does not fit the hint; and InvalidRequest for a
-        run that was not started here.
+        Without a *step* it waits for the last step of a chain, the callback of a chord, or the step
+        that was added last.  If a chain ends with a group, the result is a list.
+        *timeout* is in seconds, or a timedelta; None waits without end.
+        Raises TaskDead if the step, or a step that it waits for, is dead or was cancelled;
+        TimeoutError; NotFound for a missing step or workflow, and for a task that is not kept;
+        Unreadable for a result that does not fit the hint; and InvalidRequest for a run that
+        another program started.
         """
         return self.client.run(_Waiting(self.id, self.plan, step, timeout).result())
 
     def show(self) -> WorkflowState:
-        """Return how it stands.  Raises NotFound."""
+        """Return the state of the workflow.  Raises NotFound."""
         return self.client.run(_state(self.id))
 
     def cancel(self) -> int:
-        """Cancel the workflow: no more steps are made, and waiting and running steps are cancelled.
+        """Cancel the workflow: waiting and running steps are cancelled, and no more are enqueued.
 
-        Returns how many steps this call cancelled.  Raises NotFound.
+        Returns the number of steps that this call cancelled.  Raises NotFound.
         """
         return self.client.cancel_batch(self.id).cancelled
 
@@ -131,11 +131,11 @@ class AsyncWorkflowRun(Generic[T_co]):
         return await self.client.run(_Waiting(self.id, self.plan, step, timeout).result())
 
     async def show(self) -> WorkflowState:
-        """Return how it stands.  Raises NotFound."""
+        """Return the state of the workflow.  Raises NotFound."""
         return await self.client.run(_state(self.id))
 
     async def cancel(self) -> int:
-        """Cancel the whole; as that of WorkflowRun.  Raises NotFound."""
+        """Cancel the workflow; as that of WorkflowRun.  Raises NotFound."""
         return (await self.client.cancel_batch(self.id)).cancelled
 
 

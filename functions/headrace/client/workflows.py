@@ -1,14 +1,14 @@
-"""Workflows: tasks that wait for others, each made by the batch of those it waits for.
+"""Workflows: tasks that wait for others, each enqueued by the batch of those it waits for.
 
-A step is a call of a task function, as ``load.s(day)``.  Nothing of a step exists before its turn
-but the batch that will make it: so nothing hangs, and what is to be cancelled is what runs.
+A step is a call of a task function, as ``load.s(day)``.  Before its turn, a step is only a batch
+that will enqueue it.
 
 - The **whole** is a batch of all steps.  Its id is the workflow's.
 - Each step that waits has a **join**: a batch, named for workflow and step, of the steps that it
   waits for, whose callback is the step.  The function finds their results in ``ctx.batch``.
-- Where more than three steps wait for one, **relays** stand between; see `workflow_graph`.
+- If more than three steps wait for one, **relays** are put between; see `workflow_graph`.
 
-Everything has ids made from the workflow's, so starting one again under its id changes nothing.
+All ids are derived from the workflow's, so starting it again under its id changes nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ T = TypeVar("T")
 OnFailure: TypeAlias = Literal["stop", "go_on"]
 """What happens to the steps after a dead step.
 
-With ``"stop"`` they are not made until the dead step is restarted; with ``"go_on"`` they are made.
+With ``"stop"`` they wait until the dead step is restarted; with ``"go_on"`` they are enqueued.
 """
 
 _NAME_LENGTH: Final = 32
@@ -115,12 +115,12 @@ class Workflow(Generic[T_co]):
     @overload
     def add(self, name: str, call: SpawnedTask, *, after: Iterable[str] = ()) -> StepName[Any]: ...
     def add(self, name: str, call: SpawnedTask, *, after: Iterable[str] = ()) -> StepName[Any]:
-        """Add a step that is made when those of *after* have ended well; return its name.
+        """Add a step that is enqueued when the steps of *after* have succeeded; return its name.
 
-        One name may stand by itself: ``after="load"``.  Steps whose results are arguments of the
-        call are before it too.
-        Raises InvalidRequest for a name that is taken or cannot be one, for a step before it that
-        is not there, and for what is no call.
+        *after* may be one name: ``after="load"``.  The call also waits for steps whose results are
+        its arguments.
+        Raises InvalidRequest for a name that is taken or invalid, for an unknown step in *after*,
+        and for anything but a call.
         """
         check_call(call, "call")
         if is_relay(name):
@@ -139,16 +139,15 @@ class Workflow(Generic[T_co]):
         return StepName(name)
 
     def ends_with(self, names: Sequence[str], *, group: bool) -> None:
-        """Say whose results are the workflow's: those of a *group* come in a list."""
+        """Set the steps whose results are the workflow's; those of a *group* are a list."""
         self.last, self._last_is_group = tuple(names), group
 
     def start(self, client: "Client", *, id: str | None = None) -> WorkflowRun[T_co]:
-        """Start it, once however often it is started under its *id*.
+        """Start the workflow; starting it again under its *id* changes nothing.
 
-        Queues of an app's functions are made where they are missing.  Raises NotFound or
-        InvalidRequest where they cannot be, or another's is missing; InvalidRequest where a task
-        that is no step of it has the id of a step, and Forbidden where the client may not see
-        that task.
+        Missing queues of an app's functions are created.  Raises NotFound or InvalidRequest for a
+        missing queue that cannot be created, InvalidRequest if another task has the id of a step,
+        and Forbidden if the client may not see that task.
         """
         _check_client(client)
         name = id or new_workflow_id()
@@ -177,12 +176,12 @@ class Workflow(Generic[T_co]):
         return with_queues(self._made(), send)
 
     def _made(self) -> Iterator[SpawnedTask | None]:
-        """The tasks that it makes, its callbacks too."""
+        """Yield the steps and the callbacks."""
         yield from (step.call for step in self.steps.values())
         yield from self._whole.values()
 
     def calls(self, id: str) -> Iterator[ApiCall[Any]]:
-        """The calls that start it: what is called back must be there before what calls it back."""
+        """Yield the calls that start it; a batch comes before its members."""
         if not self.steps:
             raise InvalidRequest.of("steps", "must be one at least")
         if len(id) + 1 + _NAME_LENGTH > _ID_LENGTH or not limits.TASK_ID_RE.fullmatch(id):
@@ -211,7 +210,7 @@ class Workflow(Generic[T_co]):
                 yield enqueue_tasks(queue, tasks[first : first + _TOGETHER])
 
     def roots(self, id: str) -> dict[str, str]:
-        """The tasks of the steps that wait for none, by their names, in the workflow of this id."""
+        """Return the task ids of the steps that wait for no other, by their names."""
         names = [name for name, step in self.steps.items() if not step.after]
         return {name: root_id(id, place) for place, name in enumerate(names)}
 
@@ -301,5 +300,5 @@ _ID_LENGTH: Final = 64
 
 
 def new_workflow_id() -> str:
-    """A fresh id of a workflow."""
+    """Return a new id of a workflow."""
     return "wfl_" + new_task_id(utc_now()).removeprefix("tsk_")

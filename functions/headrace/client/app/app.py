@@ -1,4 +1,4 @@
-"""Tasks as functions: what a program declares, and what a worker runs."""
+"""The app: what a program declares, and what a worker runs."""
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -34,7 +34,7 @@ R = TypeVar("R")
 
 
 class Declaring(Protocol):
-    """What ``@app.task(…)`` is: it makes a task of a function, with or without a context first."""
+    """The decorator ``@app.task(…)``, for functions with and without a context."""
 
     @overload
     def __call__(
@@ -56,15 +56,15 @@ class App(TaskRunner):
     """The tasks of a program.
 
     Args:
-        client: how to reach the service; made from *url* and *key* when first needed.
+        client: the client to use; made from *url* and *key* when first needed.
         async_client: the same for event loops.
-        url: where the service is, else ``HEADRACE_URL``.
+        url: the address of the service, else ``HEADRACE_URL``.
         key: an API key, else ``HEADRACE_KEY``.
-        codec: how payloads and results are written; the client's by default.
-        queue: where tasks go that name no queue.
+        codec: encodes payloads and results; by default the client's.
+        queue: the queue of tasks that name none.
         include: modules with tasks of the app, imported before a worker starts.
-        name: of the program, which its schedules carry; ``module:app`` unless given.
-        create_queues: whether a missing queue is made when it is first needed.
+        name: the name of the program, a tag of its schedules; ``module:app`` by default.
+        create_queues: whether a missing queue is created when it is first needed.
         now: the clock, in tests.
 
     Raises InvalidRequest for a name that a queue or an app cannot have.
@@ -145,7 +145,7 @@ class App(TaskRunner):
 
     @property
     def codec(self) -> Codec:
-        """How payloads and results are written."""
+        """Encodes payloads and results."""
         return self._clients.codec
 
     @property
@@ -159,7 +159,7 @@ class App(TaskRunner):
         return dict(self._functions)
 
     def close(self) -> None:
-        """Close the connections that were made here."""
+        """Close the connections that the app opened."""
         self._clients.close()
 
     async def aclose(self) -> None:
@@ -169,7 +169,7 @@ class App(TaskRunner):
     def using(
         self, client: Client, async_client: AsyncClient, *, now: Callable[[], datetime] = utc_now
     ) -> AbstractContextManager[None]:
-        """Talk to another service, by another clock, until the block ends: a test's, say."""
+        """Use another service and another clock in the block, as tests do."""
         return self._clients.using(client, async_client, now)
 
     # --------------------------------------------------------------------------------- declaring
@@ -177,9 +177,9 @@ class App(TaskRunner):
     def queue(self, name: str, *, work: bool = False, **settings: Unpack[QueueFields]) -> None:
         """Declare a queue and its settings; ``headrace sync`` updates a queue that exists.
 
-        Declare queues that tasks are only moved or spawned to as well, so that a worker makes them.
+        Also declare queues that only receive moved or spawned tasks, so that a worker creates them.
         A worker takes tasks from queues with a task function or a handler, and from queues with
-        *work*, for example where single calls go by ``options(queue=…)``.
+        *work*, such as the queue of calls with ``options(queue=…)``.
 
         Raises TypeError for an unknown setting, InvalidRequest for a value out of its limits.
         """
@@ -275,18 +275,18 @@ class App(TaskRunner):
         missed: MissedTicks = "latest",
         on_expiry: WhenExpired = "dead",
     ) -> Callable[[F], F]:
-        """Have a task enqueued by a schedule; stands above or below ``@app.task``.
+        """Enqueue a task by a schedule; use it above or below ``@app.task``.
 
         Args:
             cron: when, as ``"0 8 * * *"``.
             every: or how often.
-            timezone: of IANA; what the local times of cron mean.
-            name: the schedule's, else the task's.
+            timezone: the IANA time zone of *cron*.
+            name: the name of the schedule, else that of the task.
             args: the arguments of the call.
-            missed: which ticks of the last 24 hours are made up for after no scheduler ran:
-                ``"skip"``, ``"latest"`` or ``"all"``, of which at most 100 are made.
+            missed: which ticks are enqueued late after the scheduler did not run for up to 24
+                hours: ``"skip"``, ``"latest"``, or ``"all"`` (at most 100).
             on_expiry: what happens to a tick that expires before its first delivery: it is
-                ``"dead"``, or with ``"drop"`` it is removed.
+                ``"dead"``, or with ``"drop"`` it is deleted.
 
         Raises:
             InvalidRequest: not exactly one of cron and every, or arguments that do not fit.
@@ -312,9 +312,9 @@ class App(TaskRunner):
     # --------------------------------------------------------------------------- in the service
 
     def ensure_queues(self, client: Client | None = None) -> None:
-        """Make the queues that are missing.
+        """Create the missing queues.
 
-        Raises NotFound naming the command, where the key may not or ``create_queues`` is False.
+        Raises NotFound naming the command if the key may not, or if ``create_queues`` is False.
         """
         (client or self.client).run(self._queues.ensure())
 
@@ -328,7 +328,7 @@ class App(TaskRunner):
         AppSync(reached, self.declares()).put_schedules()
 
     def declares(self, path: str | None = None) -> Declaration:
-        """What a sync brings to the service; *path* is ``module:app``, where it is known."""
+        """Return what a sync brings to the service; *path* is ``module:app``, if it is known."""
         self.import_tasks()
         names = frozenset(filter(None, (self.name, path)))
         queues, schedules = self._queues.settings, self._schedules.declared

@@ -1,4 +1,4 @@
-"""How tasks of an app get to the service: its clients and queues, made when first needed."""
+"""The clients and queues of an app, made when they are first needed."""
 
 import asyncio
 import os
@@ -144,7 +144,7 @@ def _missing(name: str, why: str) -> NotFound:
 
 @dataclass(frozen=True, slots=True)
 class PreparedTask:
-    """A task that could be sent: to which queue, and how its payload is written."""
+    """A task that was not sent yet, with its queue and its codec."""
 
     queue: str
     task: NewTask
@@ -213,7 +213,7 @@ class AppClients:
     def using(
         self, client: Client, async_client: AsyncClient, now: Callable[[], datetime]
     ) -> Iterator[None]:
-        """Post through these clients, by this clock, until the block ends."""
+        """Use these clients and this clock in the block."""
         before = self._client, self._async_client, self.now, self.runs_here
         self._client, self._async_client, self.now, self.runs_here = client, async_client, now, True
         try:

@@ -1,4 +1,4 @@
-"""What a handler knows of its attempt, and may do besides returning."""
+"""What a handler knows of its attempt, and what it can do besides returning."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ _TARGET: Final = "{verb} takes a queue, or {verb}(function, {{argument: value}})
 
 @dataclass(frozen=True, slots=True)
 class MoveTarget:
-    """Where a task goes on at the end of its attempt; None keeps what it has."""
+    """The queue to which a task moves at the end of its attempt; None keeps its value."""
 
     queue: str
     payload: Any
@@ -50,8 +50,8 @@ class MoveTarget:
 class Context:
     """One attempt at one task.
 
-    A parameter annotated with this class is given it, whatever its name.  ``name`` is that of the
-    task function or handler, ``unknown`` where the app has none for the task.
+    A parameter annotated with this class receives it.  ``name`` is the name of the task function or
+    handler, or ``unknown`` if the app has none for the task.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Context:
 
     @property
     def payload(self) -> JsonValue:
-        """What the task carries, as it travelled.  Raises Unreadable."""
+        """The payload of the task.  Raises Unreadable."""
         return self.task.payload
 
     def download(self, to: str | os.PathLike[str]) -> Path:
@@ -133,23 +133,23 @@ class Context:
     def fence(self) -> int:
         """A number that is larger in every later attempt of this task.
 
-        Keep it with what you write, and refuse to write over a larger one: then a worker that was
-        cut off and wakes up late does no harm.
+        Store it with your data, and refuse to overwrite a larger number: then a worker that was cut
+        off and continues late does no harm.
         """
         started = self.task.started_at
         return 0 if started is None else (started - _EPOCH) // timedelta(microseconds=1)
 
     @property
     def deadline(self) -> datetime:
-        """When the handler has to be done: its time limit, else the end of the lease so far."""
+        """When the handler must have ended: its time limit, or the present end of its lease."""
         return self._hard_end or self._control.lease_expires_at
 
     @property
     def lost(self) -> bool:
         """Whether the lease is over.
 
-        Once this was true the attempt counts for nothing: whatever the handler returns is not
-        reported, and the task comes again.
+        If it was true once, the attempt has no effect: the result is not reported, and the task is
+        delivered again.
         """
         self.was_shown_as_lost = self.was_shown_as_lost or self._control.lost
         return self.was_shown_as_lost
@@ -188,7 +188,7 @@ class Context:
     def progress(self, value: object) -> None:
         """Show *value* (any JSON, up to 4 KiB) with the task, within a second.
 
-        A heartbeat sends it, at most one in a second with the latest value.
+        Heartbeats send the latest value, at most one in a second.
 
         Raises InvalidRequest if it is no JSON, PayloadTooLarge over the limit.
         """
@@ -203,17 +203,17 @@ class Context:
         delay: Duration = 0,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Have the task go on in another queue when the handler returns.
+        """Move the task to another queue when the handler returns.
 
         Args:
             target: a queue, or a task function.
-            payload: what it carries from now on, for a function its arguments; None keeps the
-                payload (of a function: no arguments).
+            payload: its new payload, or the arguments of the function; None keeps the payload (for
+                a function: no arguments).
             delay: how long it waits there before it is due.
-            tags: its tags from now on; None keeps them.
+            tags: its new tags; None keeps them.
 
-        Raises InvalidRequest naming the field.  The last call counts, and only if the handler
-        returns; what it returns is then not kept.
+        Raises InvalidRequest naming the field.  The last call counts, if the handler returns; the
+        result of the handler is then not kept.
 
         """
         if isinstance(target, str):
@@ -235,13 +235,13 @@ class Context:
         payload: JsonValue = None,
         **chosen: Unpack[CallOptions],
     ) -> None:
-        """Have another task made in the very write that reports the end of this attempt.
+        """Enqueue another task in the transaction that reports the success of this attempt.
 
-        *target* is a queue and *payload* what the task carries; or *target* is a task function
-        and *payload* its arguments by name.  Nothing is made if the attempt fails.
+        *target* is a queue and *payload* the payload of the task; or *target* is a task function
+        and *payload* its arguments by name.  If the attempt fails, no task is enqueued.
 
-        Raises InvalidRequest naming what is wrong, or for more than 250 tasks in one attempt, and
-        PayloadTooLarge when their payloads take more than 2 MiB together.
+        Raises InvalidRequest naming the field, or for more than 250 tasks in one attempt, and
+        PayloadTooLarge if their payloads take more than 2 MiB together.
         """
         place = len(self.spawned)
         if place == limits.SPAWN:

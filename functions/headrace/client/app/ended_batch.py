@@ -1,4 +1,4 @@
-"""The batch that made a task: its members and their results, for a handler."""
+"""The batch that enqueued a task, with its members and their results."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class EndedBatch:
-    """The batch that made a task, as it stood then.
+    """The batch that enqueued a task, in its state at that time.
 
-    In a workflow, where more than three steps wait for one, its numbers count what stands for that
-    one; members() and results() are of the steps themselves.
+    In a workflow in which more than three steps wait for one step, its numbers count relays;
+    members() and results() are those of the steps.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class EndedBatch:
     def members(self) -> Sequence[BatchResult]:
         """Return all members of the batch as they ended, dead members too.
 
-        Raises RuntimeError where it cannot return all of them, as results() does.
+        Raises RuntimeError if it cannot return all of them, as results() does.
         """
         return self._known().client.run(self._members())
 

@@ -1,4 +1,4 @@
-"""What an app knows of a function: a task, called as before or enqueued, or a raw handler.
+"""Task functions and raw handlers.
 
 Long, because a task is called, enqueued and bound in many ways, each with its signature.
 """
@@ -65,7 +65,7 @@ class Known(HowItRuns):
 
 
 class Runnable(ABC):
-    """What an app knows of a function, and how an attempt calls it."""
+    """A function of an app, and how an attempt calls it."""
 
     function: Callable[..., Any]
 
@@ -82,14 +82,14 @@ class Runnable(ABC):
 
     @abstractmethod
     def arguments(self, payload: JsonValue) -> dict[str, Any]:
-        """The arguments that *payload* holds.  Raises InvalidRequest for what does not fit."""
+        """Return the arguments in *payload*.  Raises InvalidRequest if they do not fit."""
 
     def invoke(self, ctx: Context) -> object:
-        """Call the function as the payload says.  Raises Reject for arguments that do not fit."""
+        """Call the function with the payload.  Raises Reject for arguments that do not fit."""
         return self.call(ctx, ctx.payload)
 
     def call(self, ctx: Context, payload: JsonValue) -> object:
-        """Call the function with the arguments that *payload* holds.  Raises Reject."""
+        """Call the function with the arguments in *payload*.  Raises Reject."""
         try:
             args = self.arguments(payload)
         except InvalidRequest as error:
@@ -100,9 +100,9 @@ class Runnable(ABC):
 
 
 class RawHandler(Runnable):
-    """What ``@app.handler`` knows of a function, which is given the payload as it is.
+    """The function of ``@app.handler``, which receives the payload.
 
-    Raises TypeError for one that takes more than that.
+    Raises TypeError for a function that takes more arguments.
     """
 
     def __init__(self, function: Callable[..., Any], **known: Unpack[Known]) -> None:
@@ -114,7 +114,7 @@ class RawHandler(Runnable):
             )
 
     def invoke(self, ctx: Context) -> object:
-        """Call the function; one that takes no payload runs whatever the payload is."""
+        """Call the function, without the payload if it takes none."""
         if self.signature.hints:
             return super().invoke(ctx)
         return self.function(**({self.signature.context: ctx} if self.signature.context else {}))
@@ -126,9 +126,9 @@ class RawHandler(Runnable):
 
 
 class TaskCaller(Generic[P, R]):
-    """The enqueueing of a task function, with the options declared or chosen for some calls.
+    """Enqueues calls of a task function, with declared options or options for some calls.
 
-    What is enqueued promises what the function returns; of a coroutine function, what it awaits to.
+    An enqueued task has the result type of the function; of a coroutine function, its result.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class TaskCaller(Generic[P, R]):
         options.task(None, clients.now())  # says now what is wrong with the options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedTask[R]:
-        """Enqueue a call with these arguments; what it returns can wait for the result.
+        """Enqueue a call with these arguments, and return its task.
 
-        Raises InvalidRequest naming the argument that does not fit, PayloadTooLarge over 256 KiB,
-        NotFound when the queue is missing and cannot be made with this key.
+        Raises InvalidRequest naming an argument that does not fit, PayloadTooLarge over 256 KiB,
+        NotFound if the queue is missing and this key may not create it.
         """
         clients, task = self._clients, self._task(args, kwargs)
         client = clients.client
@@ -163,10 +163,10 @@ class TaskCaller(Generic[P, R]):
         return PreparedTask(self._to, self._task(args, kwargs), self._clients.codec)
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> FunctionCall[R]:
-        """Return the call as a task that something else makes: a batch, or a step of others.
+        """Return the call as a member of a batch or a step of a workflow.
 
-        An argument may be the result of a step before: ``previous.result``.
-        Raises InvalidRequest naming the argument that does not fit.
+        An argument may be the result of an earlier step: ``previous.result``.
+        Raises InvalidRequest naming an argument that does not fit.
         """
         self._function.warn_if_unknown_elsewhere()
         task = self._function.task(args, kwargs, self._options, step=True)
@@ -178,8 +178,8 @@ class TaskCaller(Generic[P, R]):
     ) -> list[EnqueuedTask[R]]:
         """Enqueue any number of calls, each given as its arguments by name; results in order.
 
-        *errors* is as in `Client.enqueue_many`.  Raises InvalidRequest naming the place in *calls*
-        of what is no mapping.
+        *errors* is as in `Client.enqueue_many`.  Raises InvalidRequest naming the place of an entry
+        of *calls* that is no mapping.
         """
         raising = raises(errors)
         return checked(list(self.enqueue_each(calls, errors="return")), raising=raising)
@@ -187,7 +187,7 @@ class TaskCaller(Generic[P, R]):
     def enqueue_each(
         self, calls: Iterable[Mapping[str, Any]], *, errors: Errors = "raise"
     ) -> Iterator[EnqueuedTask[R]]:
-        """Do the same in constant memory: batches go out as their results are consumed."""
+        """Do the same in constant memory: calls are sent as their results are consumed."""
         steps = self._clients.enqueue_each(self._to, self._tasks(calls), errors)
         client, result_of = self._clients.client, self._function.result_of
         for made in client.stream(steps):
@@ -222,7 +222,7 @@ class TaskCaller(Generic[P, R]):
 
 
 class TaskFunction(Runnable, TaskCaller[P, R], Generic[C, V, P, R]):
-    """What ``@app.task`` makes of a function.  Calling it calls the function, here and now."""
+    """A task function.  Calling it calls the function itself."""
 
     function: Callable[C, V]
 
@@ -369,7 +369,7 @@ class TaskFunction(Runnable, TaskCaller[P, R], Generic[C, V, P, R]):
         return await called if inspect.isawaitable(called) else called
 
     def arguments(self, payload: JsonValue) -> dict[str, Any]:
-        """Those of the call that the payload is."""
+        """Return the arguments of the call in *payload*."""
         return self.signature.typed(payload[ARGS])
 
 

@@ -1,6 +1,6 @@
-"""What enqueueing a function returns: what became of the call, and a hold of the task.
+"""The results of enqueueing a function.
 
-Through it a program waits for the result, follows the progress, or cancels the task.
+With them a program waits for the result, follows the progress, or cancels the task.
 """
 
 import math
@@ -32,13 +32,13 @@ _ELSEWHERE: Final = {
 
 
 class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
-    """What became of an entry, with the client that it was sent by."""
+    """The outcome of an entry, with the client that sent it."""
 
     @classmethod
     def by(cls, client: object, made: Enqueued, result_of: Callable[[Task], Any]) -> Self:
-        """Return *made* as it was answered to *client*.
+        """Return the outcome *made* of a call by *client*.
 
-        *result_of* is what the function's result is read by, from the task when it has ended.
+        *result_of* reads the function's result from the task when it has ended.
         """
         held = cls(**{name: getattr(made, name) for name in made.__struct_fields__})
         held.__dict__.update(client=client, result_of=result_of)
@@ -69,9 +69,9 @@ class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
 
 
 class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
-    """What became of a call that was enqueued, and its task.
+    """The outcome of an enqueued call, and its task.
 
-    Of a DUPLICATE or an EXISTING one it is the task that was there before.
+    After DUPLICATE and EXISTING it is the existing task.
     """
 
     @property
@@ -82,12 +82,11 @@ class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
     def result(self, timeout: Duration | None = None) -> T_co:
         """Wait for the end of the task and return its result, as the function's type hint says.
 
-        It is plain JSON values where that says nothing, where the task has moved to another
-        queue, and where a result that is too large is cut or dropped.
-        *timeout* is in seconds, or a timedelta; None waits for as long as it takes.
-        Raises TaskDead (``error.task`` has the errors), TimeoutError when time is over, NotFound
-        for a task that has ended and is not kept, or was deleted, and Unreadable for what does
-        not fit the hint.
+        It is plain JSON if there is no hint, if the task has moved to another queue, and if a
+        result was too large and is cut or dropped.
+        *timeout* is in seconds, or a timedelta; None waits without end.
+        Raises TaskDead (``error.task`` has the errors), TimeoutError, NotFound for a task that was
+        deleted or is not kept, and Unreadable for a result that does not fit the hint.
         """
         task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
         with if_kept(task_id):
@@ -96,7 +95,7 @@ class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
             return result
 
     def updates(self, timeout: Duration | None = None) -> Iterator[JsonValue]:
-        """Yield the progress that the task's handler shows, until the task has ended.
+        """Yield the progress of the task until it has ended.
 
         ``result()`` shows whether the task succeeded.  Raises TimeoutError and NotFound.
         """
@@ -105,12 +104,12 @@ class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
             yield from self._client.updates(task_id, timeout=seconds)
 
     def cancel(self, *, reason: str | None = None) -> CancelledTask:
-        """End the task, waiting or in flight, and say why.  Raises Finished, and NotFound."""
+        """Cancel the task, with a *reason* for the audit.  Raises Finished and NotFound."""
         return self._client.cancel_task(self._task_id(), reason=reason)
 
 
 class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
-    """The same for an event loop: that of the call."""
+    """The same for the event loop of the call."""
 
     @property
     def _client(self) -> AsyncClient:
@@ -126,12 +125,12 @@ class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=Tr
             return result
 
     async def updates(self, timeout: Duration | None = None) -> AsyncIterator[JsonValue]:  # noqa: ASYNC109  as in result()
-        """Go through the progress of the task until it has ended; as that of EnqueuedTask."""
+        """Yield the progress of the task until it has ended; as that of EnqueuedTask."""
         task_id, seconds = self._task_id(), checks.optional("timeout", timeout, _ANY_TIME)
         with if_kept(task_id):
             async for progress in self._client.updates(task_id, timeout=seconds):
                 yield progress
 
     async def cancel(self, *, reason: str | None = None) -> CancelledTask:
-        """End the task, waiting or in flight, and say why.  Raises Finished, and NotFound."""
+        """Cancel the task, with a *reason* for the audit.  Raises Finished and NotFound."""
         return await self._client.cancel_task(self._task_id(), reason=reason)

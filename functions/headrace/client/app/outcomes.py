@@ -1,4 +1,4 @@
-"""How an attempt may end, and what its report says of that.
+"""How an attempt can end, and what its report says.
 
 Handlers raise `Retry`, `Reject` and `Snooze`.  The worker throws the limits, `Stopped` and
 `Cancelled` into a running handler: into a thread as they are; an asyncio task is cancelled, and the
@@ -48,10 +48,10 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Raised by a handler to put the task off: it is delivered again after *delay*.
+    """Raised by a handler to postpone the task: it is delivered again after *delay*.
 
-    The attempt is not counted and no error is recorded.  Nothing limits how often a task is put
-    off but its ``expires_at``.  Raises InvalidRequest for a delay over the limit.
+    The attempt does not count, and no error is recorded.  Only ``expires_at`` limits how often a
+    task is postponed.  Raises InvalidRequest for a delay over the limit.
     """
 
     def __init__(self, message: str = "", *, delay: Duration) -> None:
@@ -60,26 +60,26 @@ class Snooze(Exception):
 
 
 class Reject(Exception):
-    """Raised by a handler: never try this task again; it is dead at once, as ``rejected``."""
+    """Raised by a handler: do not retry this task; it is DEAD, ``rejected``."""
 
 
 class UnknownTask(Exception):
-    """The app has no task of the name that the payload asks for, or no handler for the queue."""
+    """The app has no task with the name in the payload, or no handler for the queue."""
 
 
 class SoftTimeLimit(Exception):
-    """Thrown when the soft time limit is over: the handler may catch it, tidy up and end."""
+    """Thrown after the soft time limit: the handler may catch it, clean up and end."""
 
 
 class HardTimeLimit(BaseException):
-    """Thrown when the hard time limit is over: the attempt has failed.
+    """Thrown after the hard time limit: the attempt has failed.
 
-    No subclass of Exception, so that ``except Exception`` in a handler does not swallow it.
+    It is no subclass of Exception, so that ``except Exception`` in a handler does not catch it.
     """
 
 
 class Stopped(BaseException):
-    """Thrown when the worker stops: the task is released, which costs it no attempt.
+    """Thrown when the worker stops: the task is released without using an attempt.
 
     A handler that raises it while the worker does not stop has failed.
     """
@@ -88,7 +88,7 @@ class Stopped(BaseException):
 class Cancelled(LeaseLost):
     """Thrown when the task was cancelled; the worker reports nothing.
 
-    The handler may catch it and undo what it has begun.
+    The handler may catch it and undo its work.
     """
 
     def __init__(self, detail: str = "the task was cancelled") -> None:

@@ -1,4 +1,4 @@
-"""One call of the API as a value: what goes out, how the answer is read, and what it has cost.
+"""One call of the API as a value: its request, how its answer is read, and its cost.
 
 Both clients send the same calls; each endpoint is described once, in the modules beside this.
 """
@@ -60,7 +60,7 @@ class RawAnswer:
 
     @property
     def in_background(self) -> bool:
-        """Whether the operation goes on after the answer."""
+        """Whether the operation continues after the answer."""
         return self.status == _ACCEPTED
 
 
@@ -72,9 +72,8 @@ Read: TypeAlias = Callable[[RawAnswer], T]
 class ApiCall(Generic[T]):
     """One request and how its answer is read.
 
-    ``repeatable``: it does no harm twice, so it is sent again when the first answer was lost.
-    ``key`` goes with each try, so that the service answers a repeat as the first one and does
-    nothing more.  ``attempt`` is which try the first one sent from here is, where it is known.
+    A ``repeatable`` call is sent again if its answer was lost.  ``key`` is the idempotency key of
+    all tries.  ``attempt`` is the number of the first try, if the service counts them.
     ``wait_seconds`` is how long the service may wait before it answers.
     """
 
@@ -91,18 +90,18 @@ class ApiCall(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """Some entries of a list, and where it goes on."""
+    """Some entries of a list, and the cursor of the next page."""
 
     entries: list[T]
     cursor: str | None
 
 
 class CallStep(Protocol):
-    """An answer that may not be the last; ``cursor`` goes on, None when it was."""
+    """An answer with the ``cursor`` of the next call; None for the last answer."""
 
     @property
     def cursor(self) -> str | None:
-        """The cursor that the next call sends."""
+        """The cursor of the next call."""
 
 
 S = TypeVar("S", bound=CallStep)
@@ -110,7 +109,7 @@ S = TypeVar("S", bound=CallStep)
 
 @dataclass(frozen=True, slots=True)
 class CallChain(Generic[S]):
-    """Calls one after the other, each with the cursor of the answer before; None begins."""
+    """Successive calls, each with the cursor of the answer before; the first has None."""
 
     at: Callable[[str | None], ApiCall[S]]
 
@@ -121,7 +120,7 @@ PagedCall: TypeAlias = CallChain[ListPage[T]]
 
 @dataclass(frozen=True, slots=True)
 class SteppedCall(CallChain[S]):
-    """An operation that may take several calls, and what their answers come to."""
+    """An operation that may take several calls, and the total of their answers."""
 
     total: Callable[[Sequence[S]], S]
 
@@ -203,7 +202,7 @@ def _decoder_of(shape: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def reads(shape: type[T]) -> Read[T]:
-    """How an answer of *shape* is read; what it or its tasks carry is the codec's to decode."""
+    """Return the reader of answers of *shape*; the codec decodes payloads and results."""
     decoder = _decoder_of(shape)  # type: ignore[arg-type]  # a type is hashable
 
     def read(answer: RawAnswer) -> T:
@@ -239,7 +238,7 @@ def lists(
     entries: Callable[[S], list[T]],
     params: Mapping[str, str],
 ) -> PagedCall[T]:
-    """A list whose pages are answers of *shape*, with its *entries* in them."""
+    """Return a list whose pages are answers of *shape* with *entries*."""
 
     def read(answer: RawAnswer) -> ListPage[T]:
         page = reads(shape)(answer)
@@ -274,7 +273,7 @@ def no_text(field: str, error: UnicodeEncodeError) -> InvalidRequest:
 
 
 def without_none(**given: object) -> dict[str, Any]:
-    """What of *given* is not None: the service has a default for the others."""
+    """Return the members of *given* that are not None; the service has defaults for the others."""
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -315,7 +314,7 @@ def steps(
 
 
 def nothing(_answer: RawAnswer) -> None:
-    """Read an answer that says nothing but that it is done."""
+    """Read an answer without a body."""
 
 
 # ------------------------------------------------------------------------------------------ cost
@@ -323,7 +322,7 @@ def nothing(_answer: RawAnswer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """Calls that were answered, and the DynamoDB units they took."""
+    """The number of answered calls, and the DynamoDB units that they consumed."""
 
     calls: int = 0
     write_units: float = 0.0
@@ -358,7 +357,7 @@ class Usage:
             return Consumed(self._calls, self._write_units, self._read_units)
 
     def add(self, header: str | None) -> None:
-        """Note one answer with this X-Consumed-Units; one without counts as a call."""
+        """Add one answer with its header X-Consumed-Units, if it has one."""
         write, read = _units_of(header or "")
         with self._lock:
             self._calls += 1

@@ -1,4 +1,4 @@
-"""Calls about batches: making, closing and looking at them."""
+"""Calls about batches: create, close and read them."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -44,12 +44,12 @@ def create_batch(
     on_failed: SpawnedTask | None = None,
     expires_in_seconds: float | None = None,
 ) -> ApiCall[BatchSeen]:
-    """Make a batch.  Repeats are safe: one without an id gets one here.
+    """Create a batch.  Repeats are safe: the client chooses an id if none is given.
 
-    Each callback is a task that the service enqueues, once.  *total* is how many tasks will be
-    enqueued into it; left out, close it when that is known.
+    Each callback is a task that the service enqueues once.  *total* is the number of tasks that
+    will be enqueued into the batch; without it, close the batch when the number is known.
 
-    Raises BatchExists for another batch of this id, and InvalidRequest naming the field.
+    Raises BatchExists if another batch has this id, and InvalidRequest naming the field.
     """
     callbacks = without_none(ended=on_ended, succeeded=on_succeeded, failed=on_failed)
     for event, callback in callbacks.items():
@@ -98,15 +98,15 @@ def list_batches(
 def member_id(batch_id: str, place: int) -> str:
     """Return the id of the task that a block adds to a batch at *place*.
 
-    So a block that runs again adds no member twice, and a callback can read any number of members.
+    A block that runs again therefore adds no member twice, and a callback can read all members.
     """
     return f"mbr_{sha256(f'{batch_id} {place}'.encode()).hexdigest()[:40]}"
 
 
 def close_batch(id: str, total: int) -> ApiCall[BatchSeen]:
-    """Say how many tasks were enqueued into a batch.
+    """Set the number of tasks that were enqueued into a batch.
 
-    Until it has ended that may be said again; then another number raises BatchFinished.
+    It can be changed until the batch has ended; then another number raises BatchFinished.
     Raises NotFound.
     """
     return ApiCall(
@@ -138,9 +138,9 @@ def batch_results(id: str) -> SteppedCall[BatchResults]:
 
 
 def cancel_batch(id: str) -> SteppedCall[CancelledBatch]:
-    """Cancel a batch with its members, or a workflow with its steps; ``cancelled`` is how many.
+    """Cancel a batch with its members, or a workflow with its steps; ``cancelled`` counts them.
 
-    The batch takes no new members then, and ends.  Members cancelled before are not counted.
+    The batch takes no new members, and ends.  Members that were cancelled before do not count.
     If the ids of some members are not known, the service reads every task that waits or is in
     flight.  Raises NotFound.
     """
@@ -159,12 +159,12 @@ def batch_steps(id: str) -> ApiCall[BatchSteps]:
 def recount_batch(id: str) -> SteppedCall[BatchRecount]:
     """Recount the members of a batch and correct its numbers, step by step.
 
-    For when the recorder was away for too long.  ``refusal`` says why the batch stays as it was.
+    Use it after a long failure of the recorder.  ``refusal`` says why the batch is unchanged.
     Raises NotFound.
     """
     return steps(BatchRecount, "batches", id, "recount")
 
 
 def delete_batch(id: str) -> ApiCall[None]:
-    """Forget a batch and its callbacks; its members stay.  Raises NotFound."""
+    """Delete a batch and its callbacks; its members stay.  Raises NotFound."""
     return deletes("batches", id)

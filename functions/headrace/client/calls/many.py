@@ -33,7 +33,7 @@ ActionName: TypeAlias = Literal["delete", "restart", "run", "move", "cancel"]
 
 
 class TaskFilters(TypedDict, total=False):
-    """The tasks for which all of these filters hold; a filter of None holds for every task.
+    """Filters of tasks; a task must match all of them.  A filter of None matches every task.
 
     Args:
         state: one state, or several: ``"dead"``, ``["ready", "inflight"]``; in any case.
@@ -54,7 +54,7 @@ class TaskFilters(TypedDict, total=False):
 
 
 class Selection(TaskFilters, total=False):
-    """The tasks that an action takes: by ``ids``, by filters, or ``all`` of the queue.
+    """The tasks to act on: by ``ids``, by filters, or ``all`` tasks of the queue.
 
     Args:
         all: takes every task of the queue, so that a forgotten filter does not.
@@ -77,7 +77,7 @@ def list_tasks(
     limit: int | None = None,
     **filters: Unpack[TaskFilters],
 ) -> PagedCall[Task]:
-    """Go through the tasks of *queue* that all of the filters hold for; *limit* is of a page."""
+    """Yield the tasks of *queue* that match all filters; *limit* is the size of a page."""
     params = _filter_params(**filters) | params_of(
         order=order, payload=payload or None, limit=limit
     )
@@ -85,7 +85,7 @@ def list_tasks(
 
 
 def count_tasks(queue: str, **filters: Unpack[TaskFilters]) -> SteppedCall[Count]:
-    """Count the tasks of *queue* that all of the filters hold for, step by step."""
+    """Count the tasks of *queue* that match all filters, step by step."""
     params = _filter_params(**filters)
 
     def at(cursor: str | None) -> ApiCall[Count]:
@@ -107,9 +107,9 @@ def _counted_together(counts: Sequence[Count]) -> Count:
 
 
 def undo(id: str) -> SteppedCall[Bulk]:
-    """Bring back what a deletion with this undo has deleted, step by step; again does no harm.
+    """Restore the tasks of the deletion with this undo, step by step; it can be repeated.
 
-    Raises NotFound for one that is not known or over, or whose queue was deleted since.
+    Raises NotFound if the undo is unknown or too old, or if the queue was deleted.
     """
     return steps(Bulk, "undos", id, total=_acted_together)
 
@@ -119,10 +119,10 @@ def delete_tasks(
 ) -> SteppedCall[Bulk]:
     """Delete tasks: ``delete_tasks("mail", state="dead", tags={"tenant": "acme"})``.
 
-    The answer's ``undo`` can bring all of them back within *undo_in_seconds*.
+    The answer's ``undo`` can restore all of them within *undo_in_seconds*.
 
-    Raises InvalidRequest unless there are either ids, filters or ``all=True``, as do the other
-    four.
+    Raises InvalidRequest unless there are either ids, filters or ``all=True``.  The other four
+    bulk methods do the same.
     """
     return bulk_tasks("delete", queue, undo_in_seconds=undo_in_seconds, **selection)
 
@@ -159,7 +159,7 @@ def bulk_tasks(
     reason: str | None = None,
     **filters: Unpack[TaskFilters],
 ) -> SteppedCall[Bulk]:
-    """Act page after page, to show progress.
+    """Act on tasks page by page, to show progress.
 
     Raises InvalidRequest, before anything is done, unless there are either ids, filters or *all*.
     """
@@ -218,7 +218,7 @@ def bulk_by_ids(
     dry_run: bool = False,
     **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and undo_id
 ) -> ApiCall[Bulk]:
-    """Act on up to 250 tasks that are named; ``undo_id`` is the undo of a call before."""
+    """Act on up to 250 tasks by id; ``undo_id`` is the undo of an earlier call."""
     return _bulk(action, queue, {"ids": list(ids), **given}, dry_run=dry_run)
 
 
@@ -230,7 +230,7 @@ def bulk_by_filter(
     dry_run: bool = False,
     **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and cursor
 ) -> ApiCall[Bulk]:
-    """Act on one page of the tasks that a `filter_body` holds for; ``cursor`` is where."""
+    """Act on one page of the tasks that match a `filter_body`; ``cursor`` is its place."""
     return _bulk(action, queue, {"filter": where, **given}, dry_run=dry_run)
 
 
@@ -255,12 +255,12 @@ def begin_action(
     reason: str | None = None,
     **filters: Unpack[TaskFilters],
 ) -> ApiCall[ActionSeen]:
-    """Have the service act on the tasks of *queues* that the filters hold for, or on *all*.
+    """Let the service act on the tasks of *queues* that match the filters, or on *all*.
 
-    The action runs in the background; ``get_action`` says how far it is.
-    *to_queue* is where a move goes; what is deleted ``undo`` can bring back within
-    *undo_in_seconds*, by the answer's ``undos``.
-    Raises NotFound for a queue, and InvalidRequest naming the field.
+    The action runs in the background; ``get_action`` shows its progress.  *to_queue* is the target
+    of a move.  ``undo`` can restore deleted tasks within *undo_in_seconds*, by the answer's
+    ``undos``.
+    Raises NotFound for a missing queue, and InvalidRequest naming the field.
     """
     fields = without_none(to_queue=to_queue, undo_in_seconds=undo_in_seconds, reason=reason)
     body = {"action": action, "queues": list(queues), "filter": filter_body(filters, all=all)}
@@ -268,32 +268,32 @@ def begin_action(
 
 
 def list_actions(*, queue: str | None = None, query: str | None = None) -> PagedCall[ActionSeen]:
-    """Go through the actions of the last 30 days, the latest first; of *queue* only.
+    """Yield the actions of the last 30 days, or those on *queue*, the latest first.
 
-    *query* narrows that, in the language of the console's search boxes: ``status:running``.
-    Raises InvalidRequest that says where it is wrong.
+    *query* filters them, in the language of the console's search boxes: ``status:running``.
+    Raises InvalidRequest with the place of an error in *query*.
     """
     params = params_of(queue=queue, query=query, limit=limits.LIST_PAGE)
     return lists(path_of("actions"), Actions, lambda page: page.actions, params)
 
 
 def get_action(id: str) -> ApiCall[ActionSeen]:
-    """Return how far an action is.  Raises NotFound."""
+    """Return an action and its progress.  Raises NotFound."""
     return gets(ActionSeen, "actions", id)
 
 
 def pause_action(id: str) -> ApiCall[ActionSeen]:
-    """Let an action rest.  Raises NotFound, and Finished for one that is over."""
+    """Pause an action.  Raises NotFound, and Finished if it has ended."""
     return posts(path_of("actions", id, "pause"), reads(ActionSeen))
 
 
 def resume_action(id: str) -> ApiCall[ActionSeen]:
-    """Let an action go on that rests.  Raises as ``pause_action``."""
+    """Resume a paused action.  Raises as ``pause_action``."""
     return posts(path_of("actions", id, "resume"), reads(ActionSeen))
 
 
 def cancel_action(id: str) -> ApiCall[ActionSeen]:
-    """End an action where it is; what is done stays done.  Raises as ``pause_action``."""
+    """Cancel an action; changed tasks stay changed.  Raises as ``pause_action``."""
     return posts(path_of("actions", id, "cancel"), reads(ActionSeen))
 
 
@@ -303,7 +303,7 @@ _STATE_GROUPS: Final = ("pending", "running", "failed")
 
 
 def _states(given: str | Sequence[str]) -> str:
-    """Return states as the API spells them: people need not know which are in capitals."""
+    """Return states in the API's spelling, whatever case was given."""
     words = given.split(",") if isinstance(given, str) else given
     return ",".join(
         word.lower() if word.lower() in _STATE_GROUPS else word.upper() for word in words

@@ -63,7 +63,7 @@ def get_queue(name: str) -> ApiCall[Queue]:
 def list_queues(prefix: str | None = None, *, query: str | None = None) -> PagedCall[Queue]:
     """Yield the queues whose name begins with *prefix*, by name.
 
-    *query* narrows the list, in the language of the console's search boxes: ``paused:yes mail``.
+    *query* filters the list, in the language of the console's search boxes: ``paused:yes mail``.
     Raises InvalidRequest with the place of an error in *query*.
     """
     params = params_of(prefix=prefix, query=query, limit=limits.LIST_PAGE)
@@ -98,7 +98,7 @@ def merged(queue: Queue, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def delete_queue(name: str) -> ApiCall[bool]:
-    """Delete a queue with all its tasks and schedules; False: it goes on in the background."""
+    """Delete a queue with all its tasks and schedules; False: it continues in the background."""
     return ApiCall(
         "DELETE", path_of("queues", name), lambda answer: not answer.in_background, repeatable=False
     )
@@ -107,24 +107,23 @@ def delete_queue(name: str) -> ApiCall[bool]:
 def pause_queue(
     name: str, resume_in_seconds: float | None = None, *, reason: str | None = None
 ) -> ApiCall[Queue]:
-    """Stop deliveries, for good or for so many seconds; *reason* is why, for others to read."""
+    """Pause deliveries, for *resume_in_seconds* or until resumed; others can read *reason*."""
     body = without_none(resume_in_seconds=resume_in_seconds, reason=reason)
     return posts(path_of("queues", name, "pause"), reads(Queue), body)
 
 
 def resume_queue(name: str) -> ApiCall[Queue]:
-    """Let deliveries go on."""
+    """Resume deliveries."""
     return posts(path_of("queues", name, "resume"), reads(Queue))
 
 
 def purge_queue(
     name: str, states: Sequence[str], *, undo_in_seconds: float | None = None
 ) -> ApiCall[Purged]:
-    """Remove all tasks in *states*; settings and schedules stay.
+    """Delete all tasks in *states*; settings and schedules stay.
 
     Takes the tasks that came to the queue before the call and are in one of the *states* when the
-    purge reaches them.
-    The answer's ``undo`` can bring them back within *undo_in_seconds*, for ``undo``.
+    purge reaches them.  The answer's ``undo`` can restore them within *undo_in_seconds*.
     """
 
     def read(answer: RawAnswer) -> Purged:
@@ -141,9 +140,9 @@ def get_signing_secret(name: str) -> ApiCall[SigningSecret]:
 
 
 def rotate_signing_secret(name: str) -> ApiCall[SigningSecret]:
-    """Sign the requests to the target of a queue with another secret; the old one too for a day.
+    """Sign the requests to the target of a queue with a new secret, for a day also with the old.
 
-    Should the answer have been lost, ``get_signing_secret`` shows the new one.
+    If the answer was lost, ``get_signing_secret`` shows the new secret.
     """
     return posts(path_of("queues", name, "signing-secret", "rotate"), reads(SigningSecret))
 
@@ -151,7 +150,7 @@ def rotate_signing_secret(name: str) -> ApiCall[SigningSecret]:
 def reindex_queue(name: str) -> ApiCall[Queue]:
     """Rebuild the index of a queue's ``indexed_fields``, in the background.
 
-    Raises NotFound, and Conflict where nothing is indexed.
+    Raises NotFound, and Conflict if the queue has no such fields.
     """
     return posts(path_of("queues", name, "reindex"), reads(Queue))
 
@@ -159,15 +158,15 @@ def reindex_queue(name: str) -> ApiCall[Queue]:
 def recount_queue(name: str) -> SteppedCall[Recount]:
     """Recount a queue by the index and correct its counters, step by step.
 
-    For when the recorder was away for too long.  ``exact`` of the answer is false if a task of the
-    queue was written since the first step: the counters may be off by such tasks.
-    Raises NotFound, and InvalidRequest if another recount of the queue has begun since.
+    Use it after a long failure of the recorder.  The answer is not ``exact`` if a task of the queue
+    was written since the first step: the counters may be off by such tasks.
+    Raises NotFound, and InvalidRequest if another recount of the queue has begun.
     """
     return steps(Recount, "queues", name, "recount")
 
 
 def get_stats(queue: str, *, exact: bool = False) -> ApiCall[Stats]:
-    """Return how a queue is doing; *exact* counts instead of estimating."""
+    """Return counts, ages and rates of a queue; *exact* counts instead of estimating."""
     return gets(Stats, "queues", queue, "stats", exact=exact or None)
 
 
@@ -178,13 +177,13 @@ def get_metrics(
     to: datetime | None = None,
     step_seconds: int | None = None,
 ) -> ApiCall[Metrics]:
-    """The metrics of a queue, step by step; by default the last hour."""
+    """Return the metrics of a queue, a point for each step; by default of the last hour."""
     params = {"from_": from_, "to": to, "step_seconds": step_seconds}
     return gets(Metrics, "queues", queue, "metrics", **params)
 
 
 def get_group(queue: str, group_key: str) -> ApiCall[Group]:
-    """Return how a group of a queue stands.  Raises NotFound."""
+    """Return the state of a group of a queue.  Raises NotFound."""
     return gets(Group, "queues", queue, "groups", group_key)
 
 
@@ -207,8 +206,8 @@ def put_schedule(  # noqa: PLR0913 (the API's own fields)
 ) -> ApiCall[Schedule]:
     """Create or replace a schedule, with exactly one of *cron* and *every_seconds*.
 
-    *missed* says which ticks of the last 24 hours are made up for after no scheduler ran, and
-    *on_expiry* what happens to a tick that expires before its first delivery.
+    *missed* says which ticks are enqueued late after the scheduler did not run for up to 24 hours,
+    and *on_expiry* what happens to a tick that expires before its first delivery.
     """
     fields = without_none(
         cron=cron,
@@ -236,13 +235,13 @@ def get_schedule(queue: str, name: str) -> ApiCall[Schedule]:
 
 
 def list_schedules(queue: str, *, limit: int | None = None) -> PagedCall[Schedule]:
-    """Go through the schedules of a queue by name, *limit* of them a page.  Raises NotFound."""
+    """Yield the schedules of a queue by name, *limit* on each page.  Raises NotFound."""
     path = path_of("queues", queue, "schedules")
     return lists(path, ScheduleList, lambda page: page.schedules, params_of(limit=limit))
 
 
 def delete_schedule(queue: str, name: str) -> ApiCall[None]:
-    """Delete a schedule; tasks it has enqueued stay.  Raises NotFound."""
+    """Delete a schedule; its due tasks stay.  Raises NotFound."""
     return deletes("queues", queue, "schedules", name)
 
 

@@ -36,10 +36,10 @@ class _Made(Answer, frozen=True, kw_only=True):
 def create_key(
     name: str, role: str, queues: Sequence[str], *, expires_at: datetime | None = None
 ) -> ApiCall[NewKey]:
-    """Make a key for the queues that the patterns name; only this answer shows its secret.
+    """Create a key for the queues that match the patterns; only this answer shows its secret.
 
-    The key expires at *expires_at*; None is never.  Raises KeyExists if a living key has the name,
-    and Conflict if the key was made but the answer with its secret was lost.
+    Without *expires_at* the key never expires.  Raises KeyExists if a valid key has the name, and
+    Conflict if the key was created but the answer with its secret was lost.
     """
     body = {"name": name, "role": role, "queues": list(queues)}
     if expires_at is not None:
@@ -48,10 +48,10 @@ def create_key(
 
 
 def rotate_key(id: str, *, overlap_seconds: float = 0) -> ApiCall[NewKey]:
-    """Give a key another secret, shown this once; the one before works so long beside it.
+    """Give a key a new secret, which only this answer shows.
 
-    At most two work at a time.  Raises NotFound, and Conflict when it is rotated, and the answer
-    with the secret was lost.
+    The old secret works for *overlap_seconds* more; at most two work at a time.  Raises NotFound,
+    and Conflict if the key was rotated but the answer with its secret was lost.
     """
     read = _reads_secret("has another secret", "let the overlap pass and rotate it again")
     return posts(path_of("keys", id, "rotate"), read, {"overlap_seconds": overlap_seconds})
@@ -70,10 +70,10 @@ def _reads_secret(done: str, instead: str) -> Read[NewKey]:
 
 
 def list_keys(*, query: str | None = None) -> PagedCall[Key]:
-    """Go through the keys in the order they were made.
+    """Yield the keys in the order of their creation.
 
-    *query* narrows that, in the language of the console's search boxes: ``role:admin queue:mail``.
-    Raises InvalidRequest that says where it is wrong.
+    *query* filters them, in the language of the console's search boxes: ``role:admin queue:mail``.
+    Raises InvalidRequest with the place of an error in *query*.
     """
     params = params_of(query=query, limit=limits.LIST_PAGE)
     return lists(path_of("keys"), Keys, lambda page: page.keys, params)
@@ -101,10 +101,10 @@ def list_audit(
     to: datetime | None = None,
     query: str | None = None,
 ) -> PagedCall[AuditEntry]:
-    """Go through what was changed by hand, newest first; *actor* is a key's name or id.
+    """Yield the changes made by hand, newest first; *actor* is the name or id of a key.
 
-    *query* narrows that, in the language of the console's search boxes: ``action:purge nightly``.
-    Raises InvalidRequest that says where it is wrong.
+    *query* filters them, in the language of the console's search boxes: ``action:purge nightly``.
+    Raises InvalidRequest with the place of an error in *query*.
     """
     named = params_of(queue=queue, actor=actor, action=action, from_=from_, to=to)
     params = {**named, **params_of(query=query, limit=limits.LIST_PAGE)}

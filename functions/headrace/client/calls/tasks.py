@@ -1,4 +1,4 @@
-"""Calls about tasks: making them, looking at them, acting on many.
+"""Calls about single tasks: enqueue, read, cancel and delete them.
 
 Long, because signatures are what users read in `help()`: each has every field of the API.
 """
@@ -35,7 +35,7 @@ from headrace.wire.tasks import (
 def enqueue_entries(
     queue: str, entries: Sequence[bytes], *, key: str | None = None
 ) -> ApiCall[list[Enqueued]]:
-    """Put up to 25 tasks, written by ``task_entry``, into *queue*; INVALID is a result too.
+    """Enqueue up to 25 tasks, written by ``task_entry``; INVALID is a result too.
 
     *key* is the idempotency key, for a caller that may send the same entries in another call.
     """
@@ -53,7 +53,7 @@ def enqueue_entries(
 
 
 def not_enqueued(invalid: Mapping[str, str], results: Sequence[Enqueued] = ()) -> NotEnqueued:
-    """The error about the *invalid* entries (there are some) among *results*."""
+    """Return the error about the *invalid* entries among *results*."""
     errors = [FieldError(field, f"was not enqueued: {why}") for field, why in invalid.items()]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
     error = NotEnqueued(f"{errors[0].field} {errors[0].message}{more}", errors=errors)
@@ -75,20 +75,20 @@ def check_enqueued(results: Sequence[Enqueued]) -> None:
 def enqueue(
     queue: str, payload: JsonValue = None, **fields: Unpack[NewTaskFields]
 ) -> ApiCall[Enqueued]:
-    """Put one task into *queue*.  Repeats are safe: a task without an id gets one here.
+    """Enqueue one task.  Repeats are safe: the client chooses an id if none is given.
 
     ``payload_ref``, from ``upload``, takes the place of *payload*.  ``dedupe_until="start"`` frees
     the ``dedupe_key`` at the first delivery.  With ``unique_for_seconds`` at most one task is made
     under the ``dedupe_key`` in each window of that length, and the service chooses the id.
 
-    Raises NotFound for a missing queue, InvalidRequest naming the field, and NotEnqueued, which
-    is one too, for what only the service's clock or tables could tell.
+    Raises NotFound for a missing queue, InvalidRequest naming the field, and its subclass
+    NotEnqueued for an INVALID entry.
     """
     return enqueue_task(queue, NewTask(payload=payload, **fields))
 
 
 def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
-    """Put one task into *queue*.  Raises NotEnqueued."""
+    """Enqueue one task.  Raises NotEnqueued."""
     entry: list[bytes] = []
 
     def body(codec: Codec) -> bytes:
@@ -107,7 +107,7 @@ def enqueue_task(queue: str, task: NewTask) -> ApiCall[Enqueued]:
 
 
 def enqueue_tasks(queue: str, tasks: Sequence[NewTask]) -> ApiCall[list[Enqueued]]:
-    """Put up to 25 tasks with ids into *queue*.  Raises NotEnqueued naming every INVALID entry."""
+    """Enqueue up to 25 tasks with ids.  Raises NotEnqueued naming every INVALID entry."""
 
     def body(codec: Codec) -> bytes:
         numbered = enumerate(tasks)
@@ -131,7 +131,7 @@ def names_no_task(result: Enqueued) -> bool:
 
 
 def read_one(answer: RawAnswer) -> Enqueued:
-    """Read what became of the only task.  Raises NotEnqueued."""
+    """Return the outcome of the only task.  Raises NotEnqueued."""
     result = reads(EnqueueResults)(answer).results[0]
     if result.outcome == "INVALID":
         raise not_enqueued({"task": result.detail or ""}, [result])

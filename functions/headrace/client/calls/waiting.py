@@ -1,7 +1,7 @@
-"""Waiting for the end of a task, and reading its result.
+"""Wait for the end of a task, and read its result.
 
-A service that waits at no cost waits, and answers the moment that the task ends.  A service that
-costs money while it waits, as a Lambda function, is asked again instead.
+A service that can wait at no cost answers when the task ends.  A service that costs money while it
+waits, such as a Lambda function, is polled instead.
 """
 
 import math

@@ -43,11 +43,11 @@ def dequeue(
 ) -> ApiCall[Dequeued]:
     """Lease up to *batch_size* (25) tasks, waiting up to *wait_seconds* (20) for the first.
 
-    They are of one *queue*, or of up to 32 *queues*: by the *order* ``"preference"`` a later one
-    gives only what those before do not have, by ``"due"`` come those that fell due first of all.
-    With *lease_id* they are under that lease, from open_lease(), and last as long as it does.
-    Sent again after a lost answer, it gets the tasks that were leased then.
-    Raises NotFound, LeaseLost when that lease has ended, and InvalidRequest unless exactly one of
+    The tasks are from one *queue*, or from up to 32 *queues*.  With the *order* ``"preference"`` a
+    later queue is used only if the queues before it have too few tasks; with ``"due"`` tasks that
+    fell due first come first.  With *lease_id*, from open_lease(), the tasks are under that lease.
+    A repeat after a lost answer returns the tasks that were leased before.
+    Raises NotFound, LeaseLost if the lease has ended, and InvalidRequest unless exactly one of
     queue and queues is given.
     """
     body = without_none(
@@ -77,11 +77,11 @@ def _dequeue_path(queue: str | None, queues: Sequence[str] | None) -> str:
 def open_lease(
     name: str | None = None, *, keepalive_timeout_in_seconds: float = 60
 ) -> ApiCall[Lease]:
-    """Open a lease for many tasks, in whatever queues; name its ``id`` to dequeue().
+    """Open a lease for many tasks of any queues; pass its ``id`` to dequeue().
 
-    Raises LeaseLost when *name* is taken: by a lease that is open, or ended within the last day.
-    If the answer is lost, the call raises instead of being sent again with a *name*: the lease may
-    be open then, until its keepalive is over.
+    Raises LeaseLost if *name* is taken by a lease that is open or ended within the last day.
+    If the answer to a call with a *name* is lost, the call is not repeated but raises: the lease
+    may be open until its keepalive has passed.
     """
     fields = {"name": name, "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds}
     call = posts(path_of("leases"), _lease, fields)
@@ -90,24 +90,23 @@ def open_lease(
 
 
 class ExtendedLease(Lease, frozen=True, kw_only=True):
-    """A group lease that was extended; ``cancelled`` are the tasks cancelled under it so far.
+    """An extended group lease; ``cancelled`` has the tasks that were cancelled under it.
 
-    One of them that was restarted, and delivered under the same lease again, is still named: its
-    heartbeat says that it is in flight.
+    A cancelled task that was restarted and delivered under the same lease is still named.
     """
 
     cancelled: list[str]
 
 
 def extend_lease(id: str) -> ApiCall[ExtendedLease]:
-    """Let a lease, with all tasks under it, last as long again from now.  Raises LeaseLost."""
+    """Renew a lease with all its tasks, for its full length.  Raises LeaseLost."""
     return ApiCall("POST", path_of("leases", id, "extend"), _extended)
 
 
 def close_lease(id: str) -> ApiCall[None]:
-    """End a lease and release what is unsettled under it, no attempt used.
+    """End a lease and release its unsettled tasks, without using an attempt.
 
-    Raises LeaseLost when it lapsed before, and NotFound.
+    Raises LeaseLost if it lapsed before, and NotFound.
     """
     return ApiCall("DELETE", path_of("leases", id), nothing)
 
@@ -138,7 +137,7 @@ def report_batch(queue: str, reports: Sequence[Report]) -> ApiCall[list[Reported
 
 
 class WorkerSign(TypedDict):
-    """What a worker says of itself."""
+    """What a worker heartbeat says."""
 
     queues: Sequence[str]
     concurrency: int
@@ -172,20 +171,20 @@ def put_worker(name: str, **sign: Unpack[WorkerSign]) -> ApiCall[str | None]:
 
 
 def list_workers(*, query: str | None = None) -> PagedCall[WorkerSeen]:
-    """Go through the workers that sent a heartbeat in the last five minutes.
+    """Yield the workers that sent a heartbeat in the last five minutes.
 
-    *query* narrows that, in the language of the console's search boxes: ``queue:mail state:late``.
-    Raises InvalidRequest that says where it is wrong.
+    *query* filters them, in the language of the console's search boxes: ``queue:mail state:late``.
+    Raises InvalidRequest with the place of an error in *query*.
     """
     params = params_of(query=query, limit=limits.LIST_PAGE)
     return lists(path_of("workers"), Workers, lambda page: page.workers, params)
 
 
 def quiet_worker(name: str) -> ApiCall[None]:
-    """Ask a worker to take nothing more.  Raises NotFound."""
+    """Ask a worker to lease no more tasks.  Raises NotFound."""
     return posts(path_of("workers", name, "quiet"), nothing)
 
 
 def stop_worker(name: str) -> ApiCall[None]:
-    """Ask a worker to finish what it holds, and end.  Raises NotFound."""
+    """Ask a worker to finish its tasks and stop.  Raises NotFound."""
     return posts(path_of("workers", name, "stop"), nothing)

@@ -41,7 +41,7 @@ class BatchFields(TypedDict, total=False):
 def create_batch(
     *, id: str | None = None, total: int | None = None, **fields: Unpack[BatchFields]
 ) -> Operation[BatchSeen]:
-    """Create a batch.  Repeats are safe: the client chooses an id if none is given.
+    """Create a batch.  Repeats are safe: the client chooses a missing id.
 
     Each callback is a task that the service enqueues once; missing queues that the callback's app
     declares are created.  *total* is the number of tasks that will be enqueued into the batch;
@@ -60,7 +60,7 @@ class _Filling:
         self._codec, self._create = codec, create_batch(id=id, **fields)
         self._gathered: dict[str, list[_Member]] = {}  # by queue
         self._place = 0  # of the next task
-        self._given: set[str | None] = set()  # ids that the program chose, which may repeat
+        self._given: set[str | None] = set()  # ids chosen by the program; they may repeat
         self._counted: set[str | None] = set()
         self._repeated: set[str | None] = set()  # members that were there before
         self._before = 0  # members when the block began

@@ -105,7 +105,7 @@ class WorkflowRun(Generic[T_co]):
         return self.client.run(_state(self.id))
 
     def cancel(self) -> int:
-        """Cancel the workflow: waiting and running steps are cancelled, and no more are enqueued.
+        """Cancel the workflow: its waiting and running steps, and the steps after them.
 
         Returns the number of steps that this call cancelled.  Raises NotFound.
         """

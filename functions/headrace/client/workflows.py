@@ -226,7 +226,7 @@ class Workflow(Generic[T_co]):
         return found
 
     def read(self, tasks: Mapping[str, Task]) -> Any:  # noqa: ANN401  as the type hints say
-        """Return the result of the last step by its *tasks*, which have ended.
+        """Return the result of the last step by its ended *tasks*.
 
         After a group these are its results in a list.  Raises TaskDead, and Unreadable.
         """
@@ -234,7 +234,7 @@ class Workflow(Generic[T_co]):
         return found if self._last_is_group else found[0]
 
     def read_step(self, name: str, task: Task) -> Any:  # noqa: ANN401  as the type hint says
-        """Return the result of a step by its *task*, which has ended.  Raises as read()."""
+        """Return the result of a step by its ended *task*.  Raises as read()."""
         call = self.steps[name].call
         return (call.result_of if isinstance(call, FunctionCall) else result_of)(task)
 

@@ -328,7 +328,7 @@ class App(TaskRunner):
         AppSync(reached, self.declares()).put_schedules()
 
     def declares(self, path: str | None = None) -> Declaration:
-        """Return what a sync brings to the service; *path* is ``module:app``, if it is known."""
+        """Return what a sync applies to the service; *path* is ``module:app``, if it is known."""
         self.import_tasks()
         names = frozenset(filter(None, (self.name, path)))
         queues, schedules = self._queues.settings, self._schedules.declared

@@ -37,19 +37,19 @@ class DeclaredOptions(TypedDict, total=False):
     Args:
         dedupe_until: ``"start"`` frees the key when the task starts, so that an event which
             arrives while the task runs is not lost; ``"end"`` when the task has ended.
-        tags: for filters; those of a call are added to those declared with the function.
-        max_retries: how often the task is retried, with the usual backoff; the queue's by default.
-        retry_strategy: when and how often it is retried (`headrace.backoff` makes strategies);
+        tags: for filters; the tags of a call are added to the declared tags.
+        max_retries: the number of retries, with the usual backoff; by default the queue's.
+        retry_strategy: the number and times of retries (`headrace.backoff` makes strategies),
             instead of *max_retries*.
-        lease_seconds: how long a lease lasts between two heartbeats; the queue's by default.
-        unique_for: length of the windows of time in each of which at most one task of the queue
-            is made under one key, even after that one has ended; the key is a digest of all
-            arguments unless there is a *dedupe_key*.
-        overwrite: what a duplicate replaces of the waiting task that has its *dedupe_key*:
+        lease_seconds: how long a lease lasts without a heartbeat; by default the queue's.
+        unique_for: the length of time windows; in each, at most one task of the queue is enqueued
+            under one key, even after it has ended.  The key is a digest of all arguments unless
+            there is a *dedupe_key*.
+        overwrite: the fields that a duplicate replaces in the waiting task with its *dedupe_key*:
             ``"payload"``, ``"scheduled_at"``, ``"expires_at"``, ``"tags"``, ``"priority"``.  With a
             *delay* this debounces: the task runs that long after the last of many calls.
-        priority: high, normal or low, in a queue whose settings have ``priority``.
-        group_key: whose turn it takes, in a queue whose settings have ``groups``.
+        priority: high, normal or low, in a queue with the setting ``priority``.
+        group_key: the group of the task, in a queue with the setting ``groups``.
         note: a text for people, of at most 256 bytes, which stays with the task.
 
     """
@@ -67,18 +67,18 @@ class DeclaredOptions(TypedDict, total=False):
 
 
 class HandlerOptions(TypedDict, total=False):
-    """How a function is run: a task's or a raw handler.
+    """The options of a task function or a raw handler that say how it runs.
 
     Args:
-        name: what payloads call it, else module and function.
+        name: the name in payloads, by default module and function.
         retry_on: exception classes that are retried; all others are rejected.  Or a mapping of
-            such to the wait before the retry, or to a RetryStrategy of their own.
-        reject_on: exception classes that are rejected: dead at once.
-        timeout: the attempt has failed after that.
-        soft_timeout: the handler is asked to end after that, by SoftTimeLimit.
+            classes to the wait before the retry, or to a RetryStrategy.
+        reject_on: exception classes that are not retried: the task is DEAD, ``rejected``.
+        timeout: the time after which the attempt fails.
+        soft_timeout: the time after which SoftTimeLimit is thrown into the handler.
         isolate: run it in a child process, which a time limit or a cancel can kill.
-        on_large_result: what is kept of a result over 32 KiB: ``"truncate"``, its beginning, or
-            ``"drop"``, nothing; otherwise the attempt fails and is not repeated.
+        on_large_result: of a result over 32 KiB, ``"truncate"`` keeps the beginning and ``"drop"``
+            keeps nothing; otherwise the attempt fails and is not repeated.
 
     """
 
@@ -95,10 +95,10 @@ class TaskOptions(HandlerOptions, DeclaredOptions, total=False):
     """The options of ``@app.task``.
 
     Args:
-        queue: where its tasks go, else the app's default.
-        dedupe_key: a format over the arguments (``"mail:{to}"``), a function of them, or True: a
-            digest of all; while a task lives under this key, no other is made.
-        expires: how long after its due time a task is still worth running.
+        queue: the queue of its tasks, by default the app's.
+        dedupe_key: a format over the arguments (``"mail:{to}"``), a function of them, or True for a
+            digest of all; at most one live task of the queue has a key.
+        expires: how long after its due time a task expires.
 
     """
 
@@ -111,13 +111,13 @@ class CallOptions(DeclaredOptions, total=False):
     """The options of one call.
 
     Args:
-        queue: where it goes, instead of the queue of its function.
-        delay: how long it waits before it is due.
-        scheduled_at: when it is due, an aware datetime; instead of ``delay``.
-        dedupe_key: while a task of the queue lives under this key, no other is made.
-        expires: how long after it is due it is still worth running, or an aware datetime.
-        id: an id of your own, which makes the call safe to repeat.
-        batches: ids of batches that count it.
+        queue: the queue, instead of that of the function.
+        delay: the time until the task is due.
+        scheduled_at: when the task is due, an aware datetime; instead of ``delay``.
+        dedupe_key: at most one live task of the queue has this key.
+        expires: how long after its due time the task expires, or an aware datetime.
+        id: your own id, which makes the call safe to repeat.
+        batches: ids of batches that the task joins.
 
     """
 

@@ -1,4 +1,4 @@
-"""Bring the queues and schedules of a service to what an app declares.
+"""Change the queues and schedules of a service as an app declares them.
 
 - A setting that the app does not name keeps its value, in nested objects too.
 - A schedule is declared as a whole; only a pause by an operator is kept.

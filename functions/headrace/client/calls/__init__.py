@@ -167,7 +167,7 @@ def _in_path(name: str) -> str:
 
 
 def params_of(**given: object) -> dict[str, str]:
-    """Return the parameters of a query, without those that are None.
+    """Return the parameters of a query that are not None.
 
     Raises InvalidRequest naming an instant that has no time zone.
     """
@@ -254,7 +254,7 @@ def lists(
 
 
 def json_body(value: object, *, path: str = "") -> bytes:
-    """Return *value* as the JSON of a request, with its entries that are None.
+    """Return *value* as the JSON of a request, None included.
 
     Raises InvalidRequest naming *path* if a text in it has half of a surrogate pair.
     """

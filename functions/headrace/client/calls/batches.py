@@ -44,7 +44,7 @@ def create_batch(
     on_failed: SpawnedTask | None = None,
     expires_in_seconds: float | None = None,
 ) -> ApiCall[BatchSeen]:
-    """Create a batch.  Repeats are safe: the client chooses an id if none is given.
+    """Create a batch.  Repeats are safe: the client chooses a missing id.
 
     Each callback is a task that the service enqueues once.  *total* is the number of tasks that
     will be enqueued into the batch; without it, close the batch when the number is known.

@@ -75,7 +75,7 @@ def check_enqueued(results: Sequence[Enqueued]) -> None:
 def enqueue(
     queue: str, payload: JsonValue = None, **fields: Unpack[NewTaskFields]
 ) -> ApiCall[Enqueued]:
-    """Enqueue one task.  Repeats are safe: the client chooses an id if none is given.
+    """Enqueue one task.  Repeats are safe: the client chooses a missing id.
 
     ``payload_ref``, from ``upload``, takes the place of *payload*.  ``dedupe_until="start"`` frees
     the ``dedupe_key`` at the first delivery.  With ``unique_for_seconds`` at most one task is made
@@ -173,10 +173,10 @@ def delete_task(
 
 
 def cancel_task(id: str, *, reason: str | None = None) -> ApiCall[CancelledTask]:
-    """End a task that waits or is in flight, and return it; its ``state`` is None if not kept.
+    """Cancel a task that waits or is in flight, and return it; ``state`` is None if it is removed.
 
     The audit shows *reason*.
-    Raises NotFound, and Finished for a task that has ended in another way.
+    Raises NotFound, and Finished for a task that has ended otherwise.
     """
     body = without_none(reason=reason) or None
     return posts(path_of("tasks", id, "cancel"), reads(CancelledTask), body)

@@ -75,9 +75,10 @@ def look_at_task(
 
 
 class LookPace:
-    """Decides when to look again, for up to *timeout* seconds; None is without end.
+    """Decides when to look again, for up to *timeout* seconds; None: without end.
 
-    *turn* is how many seconds the service may wait; 0: it cannot wait.  *clock* counts seconds.
+    *turn* is the number of seconds that the service may wait; with 0 it cannot wait.  *clock*
+    counts seconds.
     """
 
     def __init__(
@@ -175,7 +176,7 @@ def if_kept(id: str) -> Iterator[None]:
         yield
     except NotFound as missing:
         raise NotFound(
-            f"task {id} is not there any more: it was deleted, or it has ended and its queue does"
+            f"task {id} does not exist: it was deleted, or it has ended and its queue does"
             " not keep it (history_retention_in_seconds, dead_letter_queue_config)"
         ) from missing
 

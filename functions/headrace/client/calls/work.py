@@ -181,7 +181,7 @@ def list_workers(*, query: str | None = None) -> PagedCall[WorkerSeen]:
 
 
 def quiet_worker(name: str) -> ApiCall[None]:
-    """Ask a worker to lease no more tasks.  Raises NotFound."""
+    """Ask a worker to stop leasing tasks.  Raises NotFound."""
     return posts(path_of("workers", name, "quiet"), nothing)
 
 

@@ -5,7 +5,6 @@
 
 import contextlib
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -25,7 +24,7 @@ DynamoDBClient: TypeAlias = Any
 
 TableRequest: TypeAlias = dict[str, dict[str, Any]]
 
-_CREATE_TIMEOUT_SECONDS: Final = 60.0
+_EVERY_SECOND: Final = {"Delay": 1, "MaxAttempts": 60}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +62,12 @@ def create_tables(
 
 def _create_table(client: DynamoDBClient, name: str, request: TableRequest) -> None:
     try:
-        status = client.describe_table(TableName=name)["Table"]["TableStatus"]
+        client.describe_table(TableName=name)
     except client.exceptions.ResourceNotFoundException:
-        status = None
-    if status is None:
         # Another process may just have created it.
         with contextlib.suppress(client.exceptions.ResourceInUseException):
             client.create_table(TableName=name, **request["create"])
-    if status != "ACTIVE":
-        _wait_until_active(client, name)
+    client.get_waiter("table_exists").wait(TableName=name, WaiterConfig=_EVERY_SECOND)
     if "ttl" not in request:
         return
     # Also if the table exists: an earlier start may have ended before this call.
@@ -83,16 +79,3 @@ def _create_table(client: DynamoDBClient, name: str, request: TableRequest) -> N
             # Another service that starts on the same tables was faster.
             if "already enabled" not in str(error):
                 raise
-
-
-def _wait_until_active(client: DynamoDBClient, name: str) -> None:
-    deadline = time.monotonic() + _CREATE_TIMEOUT_SECONDS
-    pause = 0.0
-    while client.describe_table(TableName=name)["Table"]["TableStatus"] != "ACTIVE":
-        if time.monotonic() > deadline:
-            raise EndpointRefused(
-                f"The table {name} is not ready after {_CREATE_TIMEOUT_SECONDS:g} seconds."
-            )
-        # botocore's own waiter looks every 20 seconds; DynamoDB Local is ready at once.
-        pause = min(2.0, pause * 2 or 0.01)
-        time.sleep(pause)

@@ -179,7 +179,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_a_line(
 
 
 def test_the_guide_shows_the_options_that_there_are() -> None:
-    guide = (PROJECT_ROOT / "docs" / "how-to" / "stations.md").read_text()
+    guide = (PROJECT_ROOT / "docs" / "reference" / "spark-headrace.md").read_text()
 
     assert table(READING) in guide
     assert table(WRITING) in guide

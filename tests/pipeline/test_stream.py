@@ -32,7 +32,7 @@ from tests.pipeline.harness import AT_ONCE, PipelineHarness, drained
 from tests.waiting import until
 
 Row = dict[str, Any]
-GUIDE = (PROJECT_ROOT / "docs" / "how-to" / "stations.md").read_text()
+GUIDE = (PROJECT_ROOT / "docs" / "how-to" / "spark-jobs.md").read_text()
 
 
 class Streams:

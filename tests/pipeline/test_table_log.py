@@ -31,7 +31,7 @@ from infra.template import SPARK, load_template
 DAY, NEXT = date(2026, 11, 21), date(2026, 11, 22)
 LONG_AGO = datetime(2026, 11, 20, tzinfo=UTC)
 FORMATS = ("iceberg", "delta")
-GUIDE = PROJECT_ROOT / "docs" / "how-to" / "lake.md"
+GUIDE = PROJECT_ROOT / "docs" / "how-to" / "read-the-lake.md"
 TYPES = {
     "string": pa.string(),
     "int": pa.int32(),
@@ -158,7 +158,7 @@ def test_duckdb_and_polars_read_it_as_the_guide_shows(
         for number, outcome in enumerate(outcomes)
     ]
     log_of(place).replace(TASKS, [], [writer.file_of(TASKS, rows, DAY)])
-    section = GUIDE.read_text().partition("## Who else reads the tables")[2].partition("\n## ")[0]
+    section = GUIDE.read_text().partition("## Read the tables")[2].partition("\n## ")[0]
     shown = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     (code,) = [one for one in shown if ("pyiceberg" in one) == (form == "iceberg")]
 

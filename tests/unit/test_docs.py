@@ -85,7 +85,8 @@ def test_every_module_that_a_document_names_is_there() -> None:
     ("page", "least"),
     [
         ("semantics.md", 50),
-        ("how-to/operations.md", 50),
+        ("explanation/failures-service.md", 25),
+        ("explanation/failures-workers.md", 15),
         ("explanation/security.md", 20),
         ("reference/spark-contract.md", 25),
     ],

@@ -22,11 +22,10 @@ ELSEWHERE = {
     "encryption": "tests/unit/examples/test_encryption.py",
     "modules": "tests/unit/app/test_modules_guide.py",
     "testing": "tests/unit/testing/test_guide.py",
-    "stations": "tests/pipeline/test_stream.py",
-    "lake": "tests/pipeline/test_table_log.py",
 }
 """Pages whose code needs files, a database or Spark: the test that runs it."""
 
+SPARK = ("spark-jobs", "stations", "read-the-lake")  # tests/pipeline runs what they show
 EXAMPLE = "# examples/"  # such blocks are compared with the files that they show
 
 
@@ -39,7 +38,7 @@ GUIDES = [
     page
     for folder in ("how-to", "explanation")
     for page in sorted((ROOT / "docs" / folder).glob("*.md"))
-    if page.stem not in ELSEWHERE and blocks(page)
+    if page.stem not in (*ELSEWHERE, *SPARK) and blocks(page)
 ]
 
 
@@ -82,6 +81,12 @@ def assert_metrics_are_listed() -> None:
 @pytest.mark.parametrize("name", sorted(ELSEWHERE))
 def test_other_guides_are_run_by_tests_that_exist(name: str) -> None:
     assert name in (ROOT / ELSEWHERE[name]).read_text()
+
+
+def test_all_python_in_the_documents_is_python() -> None:
+    for page in filter(Path.exists, PAGES):
+        for code in blocks(page):
+            compile(code, page.name, "exec")
 
 
 def test_json_in_the_documents_is_json() -> None:

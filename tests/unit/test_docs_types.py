@@ -13,7 +13,15 @@ PAGES = [
     *(
         str(page.relative_to(ROOT))
         for page in sorted((ROOT / "docs" / "how-to").glob("*.md"))
-        if page.stem not in ("modules", "testing", "stations", "lake")  # several files, or Spark
+        if page.stem
+        not in (
+            "modules",
+            "testing",
+            "stations",
+            "spark-jobs",
+            "lake",
+            "read-the-lake",
+        )  # several files, or Spark
     ),
 ]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -52,7 +52,7 @@ FINDINGS: Final[Mapping[str, str]] = {
     "expired",
     "lost": "never ended, and not in the table",
 }
-"""The kinds of findings, in the words of docs/how-to/lake.md."""
+"""The kinds of findings, in the words of docs/reference/lake-proof.md."""
 
 
 @dataclass(frozen=True, slots=True)

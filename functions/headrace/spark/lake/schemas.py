@@ -1,6 +1,6 @@
 """The tables of the lake, their columns, types and units: declared here and nowhere else.
 
-``docs/how-to/lake.md`` has them as tables; a test compares.  Needs no Spark.
+``docs/reference/lake-tables.md`` has them as tables; a test compares.  Needs no Spark.
 """
 
 import sys
@@ -290,7 +290,7 @@ EVERY_TABLE: Final = (*TABLES, OPEN_TASKS, QUEUE_LEVELS)
 
 
 def markdown() -> str:
-    """Return the tables as docs/how-to/lake.md shows them."""
+    """Return the tables as docs/reference/lake-tables.md shows them."""
     parts = []
     for table in TABLES:
         key = ", ".join(f"`{name}`" for name in table.key)

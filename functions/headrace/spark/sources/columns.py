@@ -1,7 +1,7 @@
 """The columns of a task, as ``headrace.table`` and ``headrace.export`` show it.
 
-They carry the names of the API where it has one; ``docs/how-to/stations.md`` shows them as a table.
-Needs neither Spark nor Arrow.
+They carry the names of the API where it has one; ``docs/reference/spark-table.md`` shows them as
+a table.  Needs neither Spark nor Arrow.
 """
 
 import sys

@@ -58,7 +58,7 @@ def pages(names: Names) -> dict[str, str]:
 def states(fixtures: Fixtures) -> dict[str, str]:
     """Return pages in states that are not the ordinary one."""
     return {
-        "all-none": "/console?name=zzz",
+        "all-none": "/console?q=name:zzz",
         "queue-dead": "/console/queues/mail?state=DEAD",
         "search-found": f"/console/search?q={fixtures.dead[:20]}",
         "search-left": "/console/search?q=tag:tenant%3Dacme",

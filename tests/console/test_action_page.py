@@ -109,13 +109,13 @@ def test_actions_are_found_from_their_queue_and_activity(mail: Browser) -> None:
     going = begun(mail)
     path = going.url.partition("?")[0]
 
-    listed = mail.get("/console/activity?queue=mail")
+    listed = mail.get("/console/activity?q=queue:mail")
     assert "Deleting tasks of mail" in listed.text
     assert "Delete 300 tasks of mail: running, 250 processed" in listed.text
     for shown in (listed, mail.get("/console/queues/mail")):
         links = [link.attributes.get("href", "") for link in shown.page.all("a")]
         assert path in [link.partition("?")[0] for link in links]
-    assert "act_" not in mail.get("/console/activity?queue=archive").body
+    assert "act_" not in mail.get("/console/activity?q=queue:archive").body
 
 
 def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:

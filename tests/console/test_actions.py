@@ -83,5 +83,5 @@ def test_why_one_task_is_acted_on_is_asked_and_told_in_the_audit(
 
     [entry] = filled.audited(action)
     assert (entry.reason, entry.ids) == ("they wait for it", [task_id])
-    row = filled.get(f"/console/activity?action={action}").page.one("tbody").one("tr")
+    row = filled.get(f"/console/activity?q=action:{action}").page.one("tbody").one("tr")
     assert f"bootstrap {said[0].upper()}{said[1:]}" in row.text

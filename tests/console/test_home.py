@@ -106,7 +106,7 @@ def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) 
     assert troubles(admin.get("/console"))["mail"].endswith(": mail provider is down Snooze…")
     told = "Paused by the operator 10 min ago : mail provider is down."
     assert told in admin.get("/console/queues/mail").text
-    audit = admin.get("/console/activity?action=pause").text
+    audit = admin.get("/console/activity?q=action:pause").text
     assert "the operator Paused mail: mail provider is down" in audit
     viewer = admin.as_role(Role.VIEWER)
     for path in ("/console", "/console/queues/mail"):

@@ -105,7 +105,7 @@ def test_a_mistake_is_named_with_its_place_and_what_was_typed_stays(
 
     assert shown.status == 400
     assert "at character 3: quue is no key: use one of " in shown.text
-    assert "Nothing was looked for" in shown.text
+    assert "Nothing was searched" in shown.text
     box = shown.page.one("input", id="query").attributes
     assert (box["value"], box["aria-invalid"]) == ("x quue:mail", "true")
     assert rows(shown) == []

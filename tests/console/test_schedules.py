@@ -31,7 +31,7 @@ def test_a_schedule_is_told_in_words_with_its_next_runs(planned: Browser) -> Non
     first += timedelta(days=first <= now)  # of the wall's clock, whatever summer time does
     text = planned.get("/console/schedules").page.one("table", class_="blocks").text
 
-    assert "every day at 03:00, Europe/Madrid time" in text
+    assert "at 03:00 every day, Europe/Madrid time" in text
     assert (
         f"{first:%a %Y-%m-%d %H:%M:%S %Z} {first.astimezone(UTC):%Y-%m-%d %H:%M:%S.000} UTC" in text
     )
@@ -50,7 +50,7 @@ def test_a_schedule_is_made_after_its_runs_were_seen(filled: Browser) -> None:
     seen = filled.submit(form, "/create-schedule", **typed, do="preview")
 
     assert seen.status == 200
-    assert "Runs Monday to Friday at 08:30, Europe/Madrid time" in seen.text
+    assert "Runs at 08:30 on Monday through Friday, Europe/Madrid time" in seen.text
     assert "Mon 2026-11-23 08:30:00 CET 2026-11-23 07:30:00.000 UTC" in seen.text
     assert "Nothing is saved yet." in seen.text
     assert filled.use.schedules.list().shown == ()
@@ -106,7 +106,7 @@ def test_a_viewer_sees_when_but_no_payload_and_no_action(planned: Browser) -> No
     viewer = planned.as_role(Role.VIEWER)
     shown = viewer.get(HERE)
 
-    assert "every day at 03:00" in shown.text
+    assert "at 03:00 every day" in shown.text
     assert "in the payload" not in shown.body
     assert "The payload is not shown to viewer keys." in shown.text
     assert "Edit…" not in shown.text
@@ -121,17 +121,12 @@ def test_a_viewer_sees_when_but_no_payload_and_no_action(planned: Browser) -> No
 @pytest.mark.parametrize(
     ("cron", "expected"),
     [
-        ("5,35 * * * *", "every hour at 5 and 35 min past"),
-        ("30 8 * * MON,thu", "every Monday and Thursday at 08:30"),
-        ("0 0 * * 5#2", "on the second Friday of the month at 00:00"),
-        ("0 0 25 DEC ?", "on 25 December at 00:00"),
-        ("*/10 * * * * *", "every 10 seconds"),
-        ("0 0 13 * 5", "0 0 13 * 5"),  # too odd for words
+        ("30 8 * * MON,thu", "at 08:30 on Monday and Thursday"),
+        ("*/10 * * * * *", "every 10th second"),
+        ("0 9 15W * *", "0 9 15W * *"),
     ],
 )
-def test_common_cron_expressions_are_shown_in_words(
-    admin: Browser, cron: str, expected: str
-) -> None:
+def test_cron_expressions_are_shown_in_words(admin: Browser, cron: str, expected: str) -> None:
     admin.queue("mail")
     admin.use.schedules.put("mail", "nightly", ScheduleSettings(cron=cron))
 

@@ -20,7 +20,7 @@ from ..pages import Flash
 from ..parts import Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .navigation import crumbs, queue_options
 from .queue_actions import UNDO_SECONDS, undo_words, why_field
 
@@ -174,7 +174,7 @@ def act_on_task(context: RequestContext) -> Reply:
 
 
 @routes.get(urls.TASK_ACTION, Permission.CANCEL)
-def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> ConfirmPage:
+def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> Reply:
     """Say what an action would do to a task, and ask whether to do it."""
     action = action_named(context.request.names["action"])
     task = context.task()

@@ -2,9 +2,8 @@
 
 import secrets
 from dataclasses import dataclass
-from typing import ClassVar
 
-from ..pages import Page
+from ..pages import TemplatePage
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import ONCE
 
@@ -29,16 +28,6 @@ class Question:
     hidden: tuple[Hidden, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmPage(Page):
-    """The question, with the form that performs the action, or the way back."""
-
-    template: ClassVar[str] = "confirm.html"
-    prompt: Question
-    form: Confirm | None
-    back: Link
-
-
 def once() -> Hidden:
     """Return the field of a form that may be sent once, because its answer shows a secret."""
     return Hidden(ONCE, secrets.token_hex(16))
@@ -46,7 +35,7 @@ def once() -> Hidden:
 
 def ask(
     prompt: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
-) -> ConfirmPage:
+) -> TemplatePage:
     """Return the page; otherwise it leads *back*, by default to the last of *crumbs*."""
     back = back or crumbs[-1]
     form = Confirm(
@@ -56,11 +45,13 @@ def ask(
         prompt.fields,
         prompt.hidden,
     )
-    return ConfirmPage(
+    return TemplatePage(
+        "confirm.html",
         title=prompt.title or prompt.question,
         http_status=status,
         crumbs=crumbs,
-        prompt=prompt,
+        question=prompt.question,
+        detail=prompt.detail,
         form=form if prompt.possible else None,
         back=back,
     )

@@ -1,7 +1,6 @@
 """A new task from one that is there: its payload edited, its text kept letter by letter."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain import limits
 from headrace.domain.access import Permission
@@ -13,28 +12,19 @@ from headrace.domain.times import DURATION_EXAMPLES
 from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 
 from .. import urls
-from ..differences import DiffLine, differing
+from ..differences import differing
 from ..forms import FormErrors, pretty, tags_text
-from ..pages import Flash
+from ..pages import Flash, TemplatePage
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .navigation import crumbs, priority_options, queue_options
 from .queue_actions import why_field
 from .settings import Difference
 
 _EDIT: Final = "edit"
 _TYPED: Final = ("payload", "queue", "tags", "delay", "priority", "reason")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyPage(ConfirmPage):
-    """What the new task has that the old one has not, before it is enqueued."""
-
-    template: ClassVar[str] = "copy_diff.html"
-    rows: tuple[Difference, ...]
-    lines: tuple[DiffLine, ...]
 
 
 @routes.get(urls.ENQUEUE_AS_NEW, Permission.ENQUEUE)
@@ -114,7 +104,7 @@ def _payload(context: RequestContext, task: Task, errors: FormErrors) -> str:
     return errors.payload("payload", old if typed == pretty(old).strip() else typed)
 
 
-def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:
+def _differences(context: RequestContext, task: Task, payload: str) -> TemplatePage:
     """Show what is different in the new task, and ask whether to enqueue it."""
     given = {name: context.request.given(name).strip() for name in _TYPED}
     before = {
@@ -135,41 +125,35 @@ def _differences(context: RequestContext, task: Task, payload: str) -> CopyPage:
         if text != before[name]
     )
     lines = differing(pretty(task.payload or "null"), pretty(payload))
-    same = "" if lines else " Its payload is the same, letter by letter."
+    same = "" if lines else " Its payload is the same."
     if not lines and payload != (task.payload or "null"):
-        same = " Its payload says the same; only space and line breaks differ."
-    prompt = Question(
-        question=f"Enqueue this as a new task of {given['queue']}?",
-        detail=f"Task {task.id} stays as it is.{same}",
-        action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
-        button="Enqueue as new",
-    )
+        same = " Only spaces and line breaks of its payload differ."
     back = Link("Cancel", context.url(urls.TASK, {BACK: context.back}, id=task.id))
     typed = (Hidden(name, context.request.given(name)) for name in _TYPED)
-    return CopyPage(
-        title=prompt.question,
+    question = f"Enqueue this as a new task of {given['queue']}?"
+    return TemplatePage(
+        "copy_diff.html",
+        title=question,
         crumbs=crumbs(context, task.queue, task.id),
-        prompt=prompt,
+        question=question,
+        detail=f"Task {task.id} stays as it is.{same}",
         form=Confirm(
-            prompt.action,
-            (Choice(_EDIT, "Edit again"), Choice("", prompt.button)),
+            context.url(urls.ENQUEUE_AS_NEW, id=task.id),
+            (Choice(_EDIT, "Edit again"), Choice("", "Enqueue as new")),
             back,
             hidden=(*typed, Hidden("confirmed", "yes")),
         ),
-        back=back,
         rows=rows,
         lines=lines,
     )
 
 
-def _page(
-    context: RequestContext, task: Task, errors: FormErrors, *, status: int = 200
-) -> ConfirmPage:
+def _page(context: RequestContext, task: Task, errors: FormErrors, *, status: int = 200) -> Reply:
     given = context.request.given
     tags = tags_text(task.tags)
     fields = (
         Field("payload", "Payload, JSON", given("payload", pretty(task.payload or "null")),
-              "textarea", "Sent exactly as it stands here; numbers of any length stay whole.",
+              "textarea", "Sent exactly as typed; long numbers keep all digits.",
               errors.of("payload"), width="xl"),
         Field("queue", "Queue", given("queue", task.queue), required=True, width="l",
               error=errors.of("queue"),
@@ -180,7 +164,7 @@ def _page(
               errors.of("delay")),
         Field("priority", "Priority", given("priority", task.priority or ""), "select",
               "In a queue with priorities.", errors.of("priority"), width="s",
-              options=priority_options(given("priority", task.priority or ""), "as usual")),
+              options=priority_options(given("priority", task.priority or ""), "default")),
         why_field(given("reason"), errors.of("reason")),
     )  # fmt: skip
     return ask(
@@ -189,7 +173,7 @@ def _page(
             detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe "
             "key, retries and lease length stay with it.",
             action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
-            button="Show what differs",
+            button="Review changes",
             fields=fields,
         ),
         crumbs(context, task.queue, task.id),

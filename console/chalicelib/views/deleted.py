@@ -12,13 +12,14 @@ from headrace.ops.shared.audit import AuditFilter
 from .. import formatting, urls
 from ..parts import Hidden, Link
 from ..request_context import BACK, RequestContext
-from .confirm import ConfirmPage, Question, ask
+from ..routes import Reply
+from .confirm import Question, ask
 from .navigation import crumbs
 
 _GONE: Final = 410
 
 
-def deleted_page(context: RequestContext, missing: HeadraceError) -> ConfirmPage:
+def deleted_page(context: RequestContext, missing: HeadraceError) -> Reply:
     """Return the page of the task of the path, which is *missing*.
 
     Raises *missing* for a task whose deletion nobody knows of any more, or not this visitor.
@@ -50,7 +51,7 @@ def _text(context: RequestContext, at: datetime, by: str, reason: str) -> str:
     return formatting.sentence(f"Deleted {formatting.ago(at, context.now)}{who}{why}")
 
 
-def _page(context: RequestContext, text: str, queue: str, undo: str) -> ConfirmPage:
+def _page(context: RequestContext, text: str, queue: str, undo: str) -> Reply:
     task_id = context.request.names["id"]
     way = crumbs(context, queue)
     here = context.url(urls.TASK, {BACK: context.back}, id=task_id)

@@ -113,7 +113,7 @@ def show(context: RequestContext) -> Reply:
         search=list_box(context, wanted, page.shown),
         table=columns.table("errors", order, rows, heads),
         pager=replace(
-            wanted.pager(len(some), "error"),
+            wanted.pager(len(some)),
             next=wanted.url(cursor=after) if after < len(sections) else None,
             note="",
         ),

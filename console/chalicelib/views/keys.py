@@ -16,7 +16,7 @@ from ..parts import Empty, Fact, Field, Link, Option
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
-from .confirm import ConfirmPage, Question, ask, once
+from .confirm import Question, ask, once
 from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb
@@ -226,7 +226,7 @@ def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) ->
 
 
 @routes.get(urls.ROTATE_KEY, Permission.ADMINISTER)
-def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
+def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply:
     """Ask how long the secret before is to work."""
     key = context.use.keys.get(context.by, context.request.names["id"])
     given = context.request.given("overlap", "3600")
@@ -273,9 +273,7 @@ def _role(context: RequestContext, errors: FormErrors) -> Role:
 
 
 @routes.get(urls.CREATE_KEY, Permission.ADMINISTER)
-def ask_new(
-    context: RequestContext, errors: FormErrors = NO_ERRORS, *, status: int = 200
-) -> ConfirmPage:
+def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS, *, status: int = 200) -> Reply:
     """Ask what the new key is for."""
     given = context.request.given
     chosen = given("role", Role.VIEWER)

@@ -1,19 +1,18 @@
-"""What the address of a searched list asks for: its query, its order, and how many on a page."""
+"""What the address of a searched list asks for: its query and its order."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from headrace.domain import limits
 from headrace.domain.access import Permission
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.list_query import EVERY_ROW, ListQuery
-from headrace.domain.query_grammar import FIELD, term_text
+from headrace.domain.query_grammar import FIELD
 from headrace.ops.shared.paging import Found
 
 from .. import formatting
 from ..cells import Table
 from ..forms import FormErrors
-from ..parts import Empty, Heading, Pager
+from ..parts import Empty, Pager
 from ..request_context import RequestContext
 from . import columns
 from .columns import Columns
@@ -21,48 +20,36 @@ from .lists import LISTS, SearchedList
 
 SEARCHED: Final = "q"
 SORT: Final = "sort"
-LIMIT: Final = "limit"
 
 Row = TypeVar("Row")
 Line = TypeVar("Line")
 
 
 class ListSearch(Generic[Row]):
-    """The query, order and page size in the address of a list, with their errors.
-
-    Terms stand in ``q``; an address may also name some keys by themselves, as older ones do.
-    """
+    """The query and the order in the address of a list, with their errors."""
 
     def __init__(self, context: RequestContext, name: str) -> None:
         self.of: SearchedList[Row] = LISTS[name]
         self.errors = FormErrors()
         self._context = context
-        param = context.request.param
-        named = [
-            term_text(key, value)
-            for parameter, key in self.of.named.items()
-            if (value := param(parameter))
-        ]
-        self.typed = " ".join(filter(None, (param(SEARCHED).strip(), *named)))
+        self.typed = context.request.param(SEARCHED)
         self.where: ListQuery[Row] = EVERY_ROW
         try:
             self.where = self.of.language.read(self.typed)
         except InvalidRequest as error:
             self.errors.take(error, otherwise=FIELD)
-        self.sort = param(SORT)
-        typed = self.errors.whole(LIMIT, param(LIMIT), (1, limits.LIST_PAGE))
-        self.limit = typed or self.of.per_page
+        self.sort = context.request.param(SORT)
         self._cursor: str | None = None
 
     def look(self, look: Callable[[ListQuery[Row], int, str | None], Found[Row]]) -> Found[Row]:
         """Return a page as *look* finds it, by the query, the limit and the cursor.
 
-        It is empty where something is wrong, be it *look* that says so of the query.
+        It is empty if the query is wrong; *look* may find that too.
         """
         page: Found[Row] = Found((), None)
         if not self.errors:
             try:
-                page = look(self.where, self.limit, self._context.cursor)
+                page = look(self.where, self.of.per_page, self._context.cursor)
             except InvalidRequest as error:
                 if [one.field for one in error.errors] != [FIELD]:
                     raise
@@ -87,12 +74,7 @@ class ListSearch(Generic[Row]):
 
     def url(self, **changed: object) -> str:
         """Return the address of the same list, with something *changed*."""
-        asked = {
-            SEARCHED: self.text,
-            SORT: self.sort,
-            LIMIT: "" if self.limit == self.of.per_page else self.limit,
-            **changed,
-        }
+        asked = {SEARCHED: self.text, SORT: self.sort, **changed}
         return self._context.url(self.of.route, asked)
 
     def keys(self) -> Iterator[str]:
@@ -102,25 +84,17 @@ class ListSearch(Generic[Row]):
             if details or key not in self.of.details:
                 yield key
 
-    def rows(self, of: Columns[Line], lines: Sequence[Line]) -> tuple[Line, ...]:
-        """Return *lines* in the order that is asked for, if all of them are there."""
-        return columns.ordered(of, lines, self.sort if self.whole else "")
-
-    def headings(self, of: Columns[Any], usual: str) -> tuple[Heading, ...]:
-        """Return the heads of the list, which is read in the order *usual*."""
-        return tuple(
-            columns.headings(
-                of, self.sort, usual, whole=self.whole, url=lambda sort: self.url(**{SORT: sort})
-            )
-        )
-
     def table(self, label: str, of: Columns[Line], lines: Sequence[Line], usual: str) -> Table:
-        """Return the table of *lines*, which are read in the order *usual*."""
-        return columns.table(label, of, self.rows(of, lines), self.headings(of, usual))
+        """Return the table of *lines*, read in the order *usual*; sorted if all are on the page."""
+        heads = columns.headings(
+            of, self.sort, usual, whole=self.whole, url=lambda sort: self.url(**{SORT: sort})
+        )
+        rows = columns.ordered(of, lines, self.sort if self.whole else "")
+        return columns.table(label, of, rows, heads)
 
-    def pager(self, shown: int, one: str = "", many: str = "") -> Pager:
+    def pager(self, shown: int) -> Pager:
         """Return the links to other pages, and what there is to know of their order."""
-        words = formatting.count_of(shown, one or self.of.one, many or f"{one or self.of.one}s")
+        words = formatting.count_of(shown, self.of.one)
         return Pager(
             words if shown else "",
             first=self.url() if self._context.cursor else None,
@@ -131,14 +105,9 @@ class ListSearch(Generic[Row]):
     def empty(self, otherwise: Empty, none_fits: Empty | None = None) -> Empty:
         """Return the text of a page without rows; *otherwise* where nothing is asked."""
         if self.errors:
-            why = self.errors.of(LIMIT)  # which has no field to say it
-            return Empty(
-                f"Nothing was looked for: {f'limit {why}' if why else 'the query is not right'}."
-            )
+            return Empty("Nothing was searched: the query is not right.")
         if self._cursor is not None:
-            return Empty(
-                "Nothing that fits among those looked at so far. There are more to look at."
-            )
+            return Empty("No match so far. There are more rows to search.")
         if self.where.terms:
-            return none_fits or Empty(f"No {self.of.one} fits this query.")
+            return none_fits or Empty(f"No {self.of.one} matches this query.")
         return otherwise

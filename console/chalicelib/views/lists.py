@@ -1,7 +1,7 @@
 """The lists that are searched besides that of tasks: where each is, for whom, and its language."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from headrace.domain.access import Permission
@@ -17,8 +17,7 @@ Row = TypeVar("Row")
 class SearchedList(Generic[Row]):
     """A list: ``name`` is what many of its rows are called, ``one`` what one is.
 
-    ``named`` are parameters of an address that stand for the terms of a key.  What ``details`` are
-    is read from payloads.  ``by`` is the order in which it is read, in words.
+    The keys in ``details`` are read from payloads.  ``by`` is its order, in words.
     """
 
     name: str
@@ -27,7 +26,6 @@ class SearchedList(Generic[Row]):
     needs: Permission
     example: str
     by: str
-    named: Mapping[str, str] = field(default_factory=dict)
     details: frozenset[str] = frozenset()
     per_page: int = 50
 
@@ -37,16 +35,14 @@ class SearchedList(Generic[Row]):
         return LANGUAGES[self.name]
 
 
-_OF_TIME: Final = {"from": "after", "to": "before"}
-
 _ALL: Final[tuple[SearchedList[Any], ...]] = (
     SearchedList(
         "queues", "queue", urls.QUEUES, Permission.READ, "paused:yes mail",
-        "name", {"name": "name"}, per_page=200,
+        "name", per_page=200,
     ),
     SearchedList(
         "workers", "worker", urls.WORKERS, Permission.LIST, "queue:mail state:late",
-        "name", {"queue": "queue"},
+        "name",
     ),
     SearchedList(
         "schedules", "schedule", urls.SCHEDULES, Permission.READ, "queue:mail paused:yes",
@@ -54,7 +50,7 @@ _ALL: Final[tuple[SearchedList[Any], ...]] = (
     ),
     SearchedList(
         "workflows", "workflow", urls.WORKFLOWS, Permission.READ, "state:stalled dead:yes",
-        "id", {"name": "id"},
+        "id",
     ),
     SearchedList(
         "keys", "key", urls.KEYS, Permission.ADMINISTER, "queue:mail role:worker",
@@ -62,7 +58,7 @@ _ALL: Final[tuple[SearchedList[Any], ...]] = (
     ),
     SearchedList(
         "activity", "change", urls.ACTIVITY, Permission.OPERATE, "actor:ada action:purge",
-        "time", {"queue": "queue", "actor": "actor", "action": "action", **_OF_TIME},
+        "time", per_page=100,
     ),
     SearchedList(
         "errors", "error", urls.ERRORS, Permission.LIST, "task:mail.send error:Timeout -queue:sms",

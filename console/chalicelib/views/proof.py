@@ -1,35 +1,16 @@
 """The proof: whether the history of every task is one that the lifecycle allows."""
 
-from dataclasses import dataclass
-
 from headrace.domain.access import Permission, not_this_queue
 from headrace.history.proof import FINDINGS, Finding, ProofReport
 
 from .. import formatting, urls
+from ..cells import Id
 from ..pages import TemplatePage
-from ..parts import Empty, Fact, Link
+from ..parts import Empty, Fact
 from ..request_context import RequestContext
 from ..routes import Reply, routes
+from .columns import Column, Columns, numbers, table
 from .navigation import queue_link, task_url
-
-
-@dataclass(frozen=True, slots=True)
-class FindingRow:
-    """One change, with links to its task and queue."""
-
-    finding: Finding
-    task: Link
-    queue: Link
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Findings of one kind: how many, what it means, and the first of them."""
-
-    name: str
-    number: int
-    says: str
-    rows: tuple[FindingRow, ...]
 
 
 @routes.get(urls.PROOF, Permission.READ)
@@ -38,35 +19,35 @@ def show(context: RequestContext) -> Reply:
     if not context.by.covers_all_queues:
         raise not_this_queue("*")
     report = context.use.proofs.latest()
+    empty = Empty(
+        "No proof has run yet. It checks that the lifecycle allows every recorded change.",
+        "headrace lake rollup && headrace lake proof",
+    )
     if report is None:
-        return TemplatePage(
-            "proof.html",
-            title="Proof",
-            verdict="",
-            holds=False,
-            facts=(),
-            kinds=(),
-            empty=Empty(
-                "No proof has run yet. It checks that the lifecycle allows every recorded change.",
-                "headrace lake rollup && headrace lake proof",
-            ),
-        )
+        return TemplatePage("proof.html", title="Proof", report=None, empty=empty)
+    columns: Columns[Finding] = {
+        "task": Column("Task", cell=lambda one: Id(one.task_id, task_url(context, one.task_id))),
+        "queue": Column("Queue", cell=lambda one: queue_link(context, one.queue)),
+        "version": numbers("Version", lambda one: one.version),
+        "move": Column("Move", cell=lambda one: one.move),
+        "at": Column("When", cell=lambda one: one.at),
+        "seen": Column("Seen", cell=lambda one: one.detail, wide=True),
+    }
     return TemplatePage(
         "proof.html",
         title="Proof",
+        report=report,
         verdict=_verdict(report),
-        holds=not report.violations,
         facts=_facts(report),
         kinds=tuple(
-            Kind(
+            (
                 kind.replace("_", " "),
                 number,
                 FINDINGS.get(kind, ""),
-                tuple(_row(context, one) for one in report.examples.get(kind, ())),
+                table(f"findings: {kind}", columns, report.examples.get(kind, ())),
             )
             for kind, number in report.violations.items()
         ),
-        empty=None,
     )
 
 
@@ -91,8 +72,3 @@ def _facts(report: ProofReport) -> tuple[Fact, ...]:
         Fact("Changes", formatting.number(report.changes)),
         Fact("Lost tasks", lost),
     )
-
-
-def _row(context: RequestContext, one: Finding) -> FindingRow:
-    task = Link(one.task_id, task_url(context, one.task_id))
-    return FindingRow(one, task, queue_link(context, one.queue))

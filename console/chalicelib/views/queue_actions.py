@@ -22,7 +22,7 @@ from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Option
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .navigation import crumbs
 
 _STATES: Final = {
@@ -267,7 +267,7 @@ def _check_name(context: RequestContext, errors: FormErrors) -> None:
 
 
 @routes.get(urls.PURGE, Permission.OPERATE)
-def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
+def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply:
     """Ask which tasks to remove."""
     counts = context.use.stats.of(context.queue).counts
     amounts = ", ".join(
@@ -288,7 +288,7 @@ def ask_purge(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confir
 
 
 @routes.get(urls.DELETE_QUEUE, Permission.ADMINISTER)
-def ask_delete(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
+def ask_delete(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply:
     """Ask whether to delete the queue."""
     counts = context.use.stats.of(context.queue).counts
     tasks = formatting.count_of(sum(counts.values()), "task")
@@ -301,7 +301,7 @@ def ask_delete(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Confi
 
 def _ask(
     context: RequestContext, errors: FormErrors, verb: str, route: str, detail: str, *fields: Field
-) -> ConfirmPage:
+) -> Reply:
     queue, typed = context.queue, context.request.given("name")
     name = Field("name", "Type the queue's name", typed, hint=queue, error=errors.of("name"),
                  required=True, width="l")  # fmt: skip

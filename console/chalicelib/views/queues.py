@@ -24,7 +24,7 @@ from ..routes import Redirect, Reply, routes
 from ..setting_fields import DURATIONS, GROUPS, read_settings, texts_of
 from ..typed_settings import rows_of
 from .columns import Column, Columns, numbers
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .list_search import ListSearch
 from .navigation import crumbs, queue_tabs
 from .search_box import list_box
@@ -309,7 +309,7 @@ def limits_of(queue: Queue) -> str:
 
 
 @routes.get(urls.CREATE_QUEUE, Permission.ADMINISTER)
-def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
+def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply:
     """Ask what the new queue is like."""
     given = context.request.given
     fields = (

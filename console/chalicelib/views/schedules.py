@@ -13,12 +13,12 @@ from headrace.domain.task import DedupeUntil, OnExpiry, Status
 from headrace.domain.task_fields import SetBy, texts
 from headrace.domain.ticks import zone
 from headrace.domain.times import duration_text
+from headrace.ops.scheduling.cron import cron_in_words
 from headrace.ops.scheduling.schedules import LastRun
 from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 from .. import formatting, urls
 from ..cells import Badge, Cell, Dim, Fold, Note, Runs, ScheduledRun
-from ..cron_words import spoken
 from ..pages import Flash, TemplatePage
 from ..parts import Empty, Fact, Link, Text
 from ..request_context import BACK, RequestContext, each
@@ -87,7 +87,10 @@ def runs_of(settings: ScheduleSettings, runs: Iterable[datetime]) -> Runs:
 
 def when(settings: ScheduleSettings) -> str:
     """Return when a schedule with these settings runs, in words."""
-    return spoken(settings.cron, settings.every_seconds, settings.timezone)
+    if settings.cron is None:
+        return f"every {duration_text(settings.every_seconds or 0)}"
+    zone = "" if settings.timezone == "UTC" else f", {settings.timezone} time"
+    return f"{cron_in_words(settings.cron)}{zone}"
 
 
 @dataclass(frozen=True, slots=True)

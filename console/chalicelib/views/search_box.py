@@ -13,8 +13,8 @@ from headrace.domain.task import Status
 from .. import urls
 from ..parts import Hidden, Link, SearchBox
 from ..request_context import RequestContext
-from .list_search import LIMIT, SEARCHED, SORT, ListSearch
-from .task_list import ORDER, STATE, TaskList, TaskQuery
+from .list_search import SEARCHED, SORT, ListSearch
+from .task_list import LIMIT, ORDER, STATE, TaskList, TaskQuery
 
 _SUGGESTED: Final = 20
 TASKS: Final = "task:mail.send tag:tenant=acme error:Timeout OR error:Refused after:1h"
@@ -63,7 +63,7 @@ def _terms(wanted: TaskQuery, found: TaskList) -> Iterator[str]:
 def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[Row]) -> SearchBox:
     """Return the box of another list; what its rows have in common is suggested."""
     keys = tuple(wanted.keys())
-    kept = {SORT: wanted.sort, LIMIT: "" if wanted.limit == wanted.of.per_page else wanted.limit}
+    kept = {SORT: wanted.sort}
     free = tuple(f"{key}:" for key in keys if key not in wanted.where.named)
     seen = Counter(term for row in found for term in wanted.of.language.terms_of(row, context.now))
     often = [term for term, _ in seen.most_common() if term.startswith(free)][:_SUGGESTED]

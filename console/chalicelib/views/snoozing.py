@@ -15,7 +15,7 @@ from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Link, Option
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .navigation import crumbs
 from .queue_actions import why_field
 from .trouble import Rank, Trouble
@@ -24,7 +24,7 @@ _TIMES: Final = ("1h", "4h", "1d", "7d")
 
 
 @routes.get(urls.SNOOZE, Permission.OPERATE)
-def ask_snooze(context: RequestContext, errors: FormErrors = NO_ERRORS) -> ConfirmPage:
+def ask_snooze(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply:
     """Ask for how long, and why."""
     incident, given = _incident(context), context.request.given("snooze_for", "1h")
     length = Field(

@@ -28,7 +28,7 @@ from ..parts import Age, Empty, Fact, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, table, times
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb, queue_link, task_url
@@ -277,7 +277,7 @@ def show_one(context: RequestContext) -> Reply:
 
 
 @routes.get(urls.WORKER_ACTION, Permission.OPERATE)
-def ask_command(context: RequestContext) -> ConfirmPage:
+def ask_command(context: RequestContext) -> Reply:
     """Say what a command does, and ask whether to give it to one worker, or all of a query."""
     command = _command(context)
     name, query = context.request.param("name"), context.request.param("q")

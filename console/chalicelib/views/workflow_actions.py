@@ -13,7 +13,7 @@ from ..parts import Confirm, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, outcome_text, why
-from .confirm import ConfirmPage, Question, ask
+from .confirm import Question, ask
 from .navigation import crumb
 from .queue_actions import CONTINUE_RECOUNT, recount_button, recounted_so_far, steps
 
@@ -36,7 +36,7 @@ def recount_form(context: RequestContext, batch: TaskBatch) -> Confirm | None:
 
 
 @routes.get(urls.CANCEL_WORKFLOW, Permission.CANCEL)
-def ask_cancel(context: RequestContext) -> ConfirmPage:
+def ask_cancel(context: RequestContext) -> Reply:
     """Say what a cancel would do, and ask whether to do it."""
     cancelled = number_of_ours(context.request.param("cancelled"), 0)
     return _ask_cancel(context, _batch(context), cancelled, context.cursor)
@@ -90,7 +90,7 @@ def recount(context: RequestContext) -> Reply:
 
 def _ask_cancel(
     context: RequestContext, batch: TaskBatch, number: int = 0, cursor: str | None = None
-) -> ConfirmPage:
+) -> Reply:
     live = formatting.count_of(batch.live, "member")
     so_far = f"{formatting.count_of(number, 'task')} cancelled so far. " if cursor else ""
     detail = (

@@ -107,6 +107,17 @@ def read_cron(text: str) -> _CronExpression:
     return expression
 
 
+def cron_in_words(text: str) -> str:
+    """Return the times of an expression in words; *text* itself where cronsim has none."""
+    found = read_cron(text)
+    if found.years is not None or found.nearest:
+        return text
+    second, *others = found.fields
+    given = " ".join(others if second == "0" else found.fields)
+    words = CronSim(given, datetime(2000, 1, 1)).explain()  # noqa: DTZ001  only to read it
+    return words[:1].lower() + words[1:]
+
+
 def _days(text: str) -> tuple[str, frozenset[int]]:
     """Take the terms like ``15W`` out of a list."""
     terms = text.split(",")

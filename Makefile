@@ -56,11 +56,10 @@ test-spark-4.%: .venv-spark-4.%/.ready $(engine)
 e2e: .venv-build/.ready .venv-e2e/.ready node_modules/.ready ## Deploy to an emulator of AWS, and test the deployment (ten minutes)
 	@$(PY) -m infra.build --if-changed
 	@$(PY) -m tests.e2e $(ARGS)
-coverage: .venv/.ready .venv-3.13/.ready node_modules/.ready ## Fail if domain, store and ops have branches without tests, over 5 % (IDLE=1 lists tests without branches)
+coverage: .venv/.ready .venv-3.13/.ready node_modules/.ready ## Fail if domain, store and ops have branches without tests, over 5 %
 	@mkdir -p build  # a traced thread of 3.11 can loop for ever while an exception waits for another thread
 	@.venv-3.13/bin/python $(pytest) -m "not slow" --cov --cov-context=test --cov-report= --cov-fail-under=0 $(ARGS)
 	@.venv-3.13/bin/python $(pytest) $(on_tables) -m "not slow" --cov --cov-context=test --cov-append --cov-report=term
-	@test -z "$(IDLE)" || $(PY) -m infra.idle_tests
 mutation: .venv/.ready ## Change conditions of the product, and list the changes that no test notices (after make coverage)
 	@$(PY) -m infra.mutation $(ARGS)
 nightly: ## Run all that the gate leaves out (hours)

@@ -38,8 +38,8 @@ from typing import Final
 import pytest
 
 from infra import PROJECT_ROOT
-from infra.idle_tests import DATA
 
+DATA: Final = PROJECT_ROOT / "build" / "coverage"
 PRODUCT: Final = PROJECT_ROOT / "functions" / "headrace"
 TARGETS: Final = (
     *(f"domain/{name}.py" for name in ("lifecycle", "plan", "settle", "operate")),

@@ -33,7 +33,7 @@ _reads: Final = msgspec.json.Decoder(_Call)
 
 
 def call_line(payload: str | None) -> CallLine | None:
-    """Return the line for a payload; None without one, or where it says nothing."""
+    """Return the line for a payload; None for an empty payload."""
     if payload is None:
         return None
     try:
@@ -62,10 +62,10 @@ class Progress:
 
 
 def progress_of(text: str | None) -> Progress | None:
-    """Return how far a task is, as far as its progress says so in a usual way.
+    """Return how far a task is, or None for a progress of an unknown form.
 
-    Such are a percentage, a fraction such as 0.25, ``{"percent": 25}``, ``{"rows": 3, "of": 12}``
-    and ``{"part": 3, "parts": 12}``.
+    Known are a percentage, a fraction such as 0.25, ``{"percent": 25}``,
+    ``{"rows": 3, "of": 12}`` and ``{"part": 3, "parts": 12}``.
     """
     try:
         value: Any = msgspec.json.decode(str(text)) if text else None

@@ -1,4 +1,4 @@
-"""What stands in the cells of a table: a part for each kind, drawn by the macro ``cell``."""
+"""The parts of table cells; the macro ``cell`` draws each kind."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -88,7 +88,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """How much of something is in use, as numbers and as a bar; ``words`` say what it is."""
+    """The used share of something, as numbers and as a bar; ``words`` name the unit."""
 
     used: int
     most: int
@@ -120,7 +120,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A cell that unfolds: what stands in it, and what unfolds below that."""
+    """A cell with a part that unfolds below it."""
 
     head: "Cell"
     body: "Cell"

@@ -133,7 +133,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """How an axis of numbers ends, and is divided; ``form`` writes one of them.
+    """The end and the divisions of an axis; ``form`` writes a number of it.
 
     ``beside`` writes it where there is little room, beside the axis.
     """
@@ -144,7 +144,7 @@ class Axis:
 
 
 def line(values: Sequence[Value], width: float, height: float, *, top: float) -> str:
-    """Return the path of a line through *values*, evenly spaced, with a gap wherever one is None.
+    """Return the path of a line through *values*, evenly spaced, with a gap for each None.
 
     *top* is the highest value.
     """
@@ -182,14 +182,14 @@ def round_top(highest: float) -> float:
 
 
 def whole_end(highest: float) -> tuple[float, int]:
-    """Return how an axis of counts ends, and its parts."""
+    """Return the end and the divisions of an axis of counts."""
     top = max(2.0, round_top(highest))
     five = math.isclose(top / 10 ** math.floor(math.log10(top)), 5)
     return top, 5 if five else 2
 
 
 def length_end(highest: float) -> tuple[float, int]:
-    """Return how an axis of seconds ends, and its parts."""
+    """Return the end and the divisions of an axis of seconds."""
     if highest <= 1:
         top = round_top(highest)
         five = math.isclose(top / 10 ** math.floor(math.log10(top)), 5)
@@ -332,7 +332,7 @@ def _hovers(
     form: Callable[[float], str],
     compared: str,
 ) -> tuple[Hover, ...]:
-    """Return what is read when the pointer rests on a step."""
+    """Return the text for the pointer over a step."""
     step = CHART_WIDTH / max(1, len(rows) - 1)
     found = []
     for place, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""What differs between two texts, line by line, with a few lines around; pure functions."""
+"""The differences between two texts by line, with a few unchanged lines around them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 
 from .formatting import count_of
 
-_AROUND: Final = 3  # lines that are the same, before and after what is not
+_AROUND: Final = 3  # unchanged lines around each change
 _COMPARED: Final = 1_000  # lines, beyond which what differs is shown as a whole
 _SHOWN: Final = 400  # lines
 _LONG: Final = 400  # letters of a line
@@ -55,7 +55,7 @@ _Group = Sequence[tuple[str, int, int, int, int]]
 
 
 def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[_Group]:
-    """Yield groups of changes, as difflib does, in time that does not grow with the square."""
+    """Yield groups of changes as difflib does, without its quadratic time."""
     same = zip_longest(old, new)
     head = next((place for place, (a, b) in enumerate(same) if a != b), 0)
     shorter = min(len(old), len(new)) - head

@@ -1,6 +1,7 @@
-"""From API Gateway's event to a response: the steps common to every page, in order.
+"""Answer an event of API Gateway: the steps that every page has in common.
 
-Who is it; is the form ours; may they; ask the view; draw what it says, or what went wrong.
+Identify the visitor, check the form and the permission, call the view, and render its page or an
+error page.
 """
 
 import logging
@@ -38,12 +39,12 @@ from .views.static import assets
 
 _FLASH_SECONDS: Final = 60
 _log: Final = logging.getLogger("headrace.console")
-_log.setLevel(logging.INFO)  # who comes and goes; Lambda's own level is above that
+_log.setLevel(logging.INFO)  # for sign-in and sign-out; the level of Lambda is higher
 
 
 @dataclass(frozen=True, slots=True)
 class _ConsoleCall:
-    """One call of the function: its event, and its cost so far."""
+    """One call of the function, with its cost so far."""
 
     event: Mapping[str, Any]
     request_id: str
@@ -114,10 +115,10 @@ def _reply(route: ConsoleRoute, context: RequestContext) -> Reply:
 
 
 def _form_again(route: ConsoleRoute, context: RequestContext) -> Reply:
-    """Show a form with what was typed into it before the session ended; nothing is done."""
+    """Show a form again, filled with the values from before the session ended."""
     page = _page_of(route.path)
     if page is None or page.needs is None:
-        raise NotFound("this form has no page of its own")
+        raise NotFound("this form has no page")
     context = shown_again(context)
     queues = [context.queue] if "queue" in context.request.names else []
     context.require(page.needs, *queues)
@@ -126,12 +127,12 @@ def _form_again(route: ConsoleRoute, context: RequestContext) -> Reply:
 
 
 def _page_of(path: str) -> ConsoleRoute | None:
-    """Return the route that shows the page of a form to *path*."""
+    """Return the GET route of *path*, which shows the form."""
     return next((one for one in routes.found if (one.method, one.path) == ("GET", path)), None)
 
 
 def _path_of(target: str, at: urls.Urls) -> str | None:
-    """Return the path of the route that takes a form to *target*."""
+    """Return the path of the POST route of *target*."""
     path, _ = routes.find(target.partition("?")[0].removeprefix(at.base))
     takes_forms = any(one.path == path and one.method == "POST" for one in routes.found)
     return path if takes_forms else None
@@ -168,7 +169,7 @@ def _redirect_to_sign_in(context: RequestContext) -> Reply:
 
 
 def _nonce(context: RequestContext) -> str:
-    """Return the nonce of forms: the session's, or from the cookie of a visitor without one."""
+    """Return the nonce of the session, or that of the cookie of a visitor without a session."""
     if context.session is not None:
         return context.session.nonce
     return str(context.signing.read(DOOR, context.request.cookies.get(DOOR, "")) or "")
@@ -214,7 +215,7 @@ def _finish(reply: Reply, context: RequestContext, call: _ConsoleCall) -> Consol
 
 
 def _go_on(reply: SignedIn, context: RequestContext, call: _ConsoleCall) -> ConsoleResponse:
-    """Answer a sign-in with the way back to the form that its session's end had stopped."""
+    """Answer a sign-in with a link back to the form that was interrupted."""
     context = replace(context, session=reply.session)
     path = _path_of(reply.kept.target, context.request.urls)
     page = go_on(reply.kept, context, has_page=path is not None and _page_of(path) is not None)
@@ -274,7 +275,7 @@ def _served(at: urls.Urls, name: str) -> str:
 def _refusal(
     error: HeadraceError, context: RequestContext | None, call: _ConsoleCall
 ) -> ConsoleResponse:
-    """Answer with the error page: what happened, what was not done, and the request's id."""
+    """Answer with the error page."""
     at = urls.Urls.of(call.event)
     signing = Link("Sign in", at.to(urls.SIGN_IN))
     page = ErrorPage.of(

@@ -1,4 +1,4 @@
-"""Numbers, lengths, sizes and times as people read them.  Pure: what time it is, is an argument."""
+"""Numbers, lengths, sizes and times as people read them; the current time is an argument."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def number(value: float) -> str:
 
 
 def short_number(value: int) -> str:
-    """Return a number in little room: from ten million on three figures of it, rounded down.
+    """Return a short number: from ten million on three figures of it, rounded down.
 
     12345678 is ``12.3 M``.
     """
@@ -40,7 +40,7 @@ def short_number(value: int) -> str:
 
 
 def round_number(value: float) -> str:
-    """Return a round number in little room: 1500000 as ``1.5 M``."""
+    """Return a short round number: 1500000 as ``1.5 M``."""
     value = round(value, 2)  # a third of something, three times
     for unit, size in (("G", 10**9), ("M", 10**6)):
         if value >= size:
@@ -119,7 +119,7 @@ def count_of(amount: int, one: str, many: str | None = None) -> str:
 
 
 def retries(retry: RetryStrategy) -> str:
-    """Return how often and when a failed task is tried again."""
+    """Return how often and when a failed task is retried."""
     if retry.max_retries == 0:
         return "none"
     few = min(3, retry.max_retries)
@@ -133,7 +133,7 @@ def retries(retry: RetryStrategy) -> str:
 
 
 def upon(verb: str, what: str) -> str:
-    """Return a verb with what it is done to: ``Restart 3 tasks``, and ``Run 3 tasks now``."""
+    """Return a verb with its object: ``Restart 3 tasks``, and ``Run 3 tasks now``."""
     first, _, rest = verb.partition(" ")
     return " ".join(filter(None, (first, what, rest)))
 

@@ -1,4 +1,4 @@
-"""Form values, read within the limits of the contract; errors are collected by field."""
+"""Read the values of forms within the limits of the contract, and collect errors by field."""
 
 import json
 import re
@@ -50,7 +50,7 @@ class FormErrors:
         return self.found.get(name, "")
 
     def whole(self, name: str, text: str, within: tuple[int, int]) -> int | None:
-        """Read a whole number; None for nothing."""
+        """Read a whole number; None for an empty text."""
         if not text:
             return None
         value = int(text) if _WHOLE.fullmatch(text) else text
@@ -63,7 +63,7 @@ class FormErrors:
     def length(
         self, name: str, text: str, within: limits.Bounds, *, whole: bool = False
     ) -> Seconds | None:
-        """Read a length of time, as `times.read_duration` does; None for nothing."""
+        """Read a length of time, as `times.read_duration` does; None for an empty text."""
         if not text.strip():
             return None
         fault = times.duration_fault(text, within, whole=whole)
@@ -73,7 +73,7 @@ class FormErrors:
         return times.read_duration(text)
 
     def whole_seconds(self, name: str, text: str, within: limits.Bounds) -> int | None:
-        """Read a length of time in whole seconds; None for nothing."""
+        """Read a length of time in whole seconds; None for an empty text."""
         found = self.length(name, text, within, whole=True)
         return None if found is None else int(found)
 
@@ -89,7 +89,7 @@ class FormErrors:
         return None
 
     def text(self, name: str, text: str, most: int) -> str | None:
-        """Read a text of at most *most* bytes; None for nothing."""
+        """Read a text of at most *most* bytes; None for an empty text."""
         fault = limits.text_fault(text, most)
         if fault:
             self.add(name, fault)
@@ -124,18 +124,18 @@ class FormErrors:
             return text
 
     def priority(self, name: str, text: str) -> Priority | None:
-        """Read a priority; None for nothing."""
+        """Read a priority; None for an empty text."""
         return self.one_of(name, text, Priority, None) if text else None
 
     def one_of(self, name: str, text: str, words: type[W], otherwise: D) -> W | D:
-        """Read one of *words*; *otherwise* if it is none of them."""
+        """Read one of *words*; another text is an error, and returns *otherwise*."""
         if text not in [*words]:
             self.add(name, f"must be one of {', '.join(words)}")
             return otherwise
         return words(text)
 
     def name(self, name: str, text: str) -> None:
-        """Check the name of something that is to be made."""
+        """Check the name of a new thing."""
         if not limits.NAME_RE.fullmatch(text):
             self.add(name, limits.pattern_in_words(limits.NAME))
 
@@ -157,7 +157,7 @@ class FormErrors:
 
 
 def tags_text(tags: Mapping[str, str]) -> str:
-    """Return tags as ``key=value`` with commas between; what would mislead is quoted as in JSON."""
+    """Return tags as ``key=value`` with commas between; ambiguous texts are quoted as in JSON."""
     return ", ".join(f"{_quoted(key)}={_quoted(value)}" for key, value in sorted(tags.items()))
 
 
@@ -171,7 +171,7 @@ def _unquoted(word: str) -> str:
 
 
 NO_ERRORS: Final = FormErrors()
-"""Of a form that is only shown: nothing is added to them."""
+"""The errors of a form that is only shown."""
 
 
 def number_of_ours(text: str, default: int) -> int:
@@ -180,9 +180,9 @@ def number_of_ours(text: str, default: int) -> int:
 
 
 def pretty(text: str) -> str:
-    """Return JSON with lines and indents, every value letter by letter as it was written.
+    """Return JSON with line breaks and indents; other text is returned unchanged.
 
-    Numbers are never read, so none is rounded; what is not JSON comes back as it is.
+    Values keep every character: numbers are not converted, so none is rounded.
     """
     try:
         return msgspec.json.format(str(text), indent=2)

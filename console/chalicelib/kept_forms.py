@@ -1,7 +1,7 @@
-"""What was typed into a form whose session had ended: kept over the sign-in, and shown again.
+"""Keep the values of a form whose session had ended over the sign-in, and show them again.
 
-It goes along in the page, signed, and nowhere else: no address, cookie or record has it.  Nothing
-is done with it until somebody sends the form again.
+The values are in a signed field of the page, not in an address, a cookie or a record.  Nothing
+happens until the visitor sends the form again.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from .session import SESSION, CookieSigning
 
 FIELD: Final = "kept"
 RESUME: Final = "resume"
-"""The field of a form that is to be shown again, and not to be carried out."""
+"""The field of a form that is shown again and not carried out."""
 
 _MOST: Final = 512 * 1024  # bytes of a form, beyond which it is not kept
 _NEVER: Final = (TOKEN, FIELD, RESUME)
@@ -26,19 +26,19 @@ _NEVER: Final = (TOKEN, FIELD, RESUME)
 
 @dataclass(frozen=True, slots=True)
 class KeptForm:
-    """Where a form was to go, and its fields."""
+    """The target and the fields of a form."""
 
     target: str
     fields: Values
 
     def written(self, signing: CookieSigning) -> str:
-        """Return it as text for a hidden field."""
+        """Return the form as text for a hidden field."""
         return signing.write(FIELD, [self.target, {name: [*v] for name, v in self.fields.items()}])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoOnPage(Page):
-    """After the sign-in: the way back to the form, or to send it again where it has no page."""
+    """The page after the sign-in: back to the form, or send it again if it has no page."""
 
     template: ClassVar[str] = "go_on.html"
     detail: str
@@ -46,7 +46,7 @@ class GoOnPage(Page):
 
 
 def kept_form(request: ConsoleRequest, signing: CookieSigning) -> KeptForm | None:
-    """Return the form of *request* if it is one of ours, and not too long to keep."""
+    """Return the form of *request*; None for a form of another site or one that is too long."""
     token = request.given(TOKEN)
     named = signing.named(request.cookies.get(SESSION, ""))
     ours = signing.is_form_token(token, named[1]) if named else bool(signing.read("form", token))
@@ -59,7 +59,7 @@ def kept_form(request: ConsoleRequest, signing: CookieSigning) -> KeptForm | Non
 
 
 def read_kept(text: str, signing: CookieSigning) -> KeptForm | None:
-    """Return what `written` wrote; None for anything else."""
+    """Return the form in a text of `written`; None for another text."""
     match signing.read(FIELD, text):
         case [str(target), dict(fields)]:
             return KeptForm(target, {str(name): tuple(v) for name, v in fields.items()})
@@ -68,7 +68,7 @@ def read_kept(text: str, signing: CookieSigning) -> KeptForm | None:
 
 
 def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> GoOnPage:
-    """Return the page from which one goes on with *kept*."""
+    """Return the page from which the visitor continues with *kept*."""
     target = context.request.urls.safe_next(kept.target)
     hidden = tuple(Hidden(name, text) for name, texts in kept.fields.items() for text in texts)
     if has_page:
@@ -83,7 +83,7 @@ def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> GoOnPag
 
 
 def shown_again(context: RequestContext) -> RequestContext:
-    """Return *context* as that of a look at the page of a form, with what was typed into it."""
+    """Return *context* as a GET request for the page of the form, with its values."""
     fields: Mapping[str, tuple[str, ...]] = {
         name: values for name, values in context.request.form.items() if name not in _NEVER
     }

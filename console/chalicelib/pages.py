@@ -1,4 +1,4 @@
-"""The base class of pages, the frame around each, and the pages that belong to no view.
+"""The base class of pages, their frame, and the pages without a view.
 
 A page is a frozen dataclass with exactly what its template may use; it stands in its view's module.
 """
@@ -63,7 +63,7 @@ class Flash:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Who is signed in."""
+    """The visitor who is signed in."""
 
     name: str
     role: str

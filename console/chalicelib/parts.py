@@ -29,7 +29,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One of several views of the same thing, with how many things it shows (None: not known).
+    """One of several views of the same thing, with the number of its things (None: unknown).
 
     ``note`` says what to know of that number.
     """
@@ -108,7 +108,7 @@ class Confirm:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A name and what it is; ``at`` is shown as a time after the text, ``code`` in monospace.
+    """A name and its value; ``at`` is shown as a time after the text, ``code`` in monospace.
 
     ``url`` is where the text leads.
     """
@@ -184,7 +184,7 @@ class UnfinishedLook:
 
 @dataclass(frozen=True, slots=True)
 class Pager:
-    """Links to the other pages of a list; None where there is none.
+    """Links to the other pages of a list; None for a page that does not exist.
 
     ``note`` is what there is to know of the order of its pages.
     """
@@ -197,11 +197,11 @@ class Pager:
 
 @dataclass(frozen=True, slots=True)
 class StepBranch:
-    """A step of a workflow, and what stands under it.
+    """A step of a workflow, with the steps under it.
 
-    It has no ``task`` before its turn, which never comes if it is ``stopped``: then ``waits`` says
-    how many of what it waits for have ended.  Without a ``status`` its task is not kept any more.
-    ``after`` names what it waits for where its place does not say that.
+    A step has no ``task`` before it starts; a step that is ``stopped`` never starts.  ``waits``
+    counts the ended steps among those it waits for, and ``after`` names them if its place in the
+    tree does not.  A step whose task has been removed has no ``status``.
     """
 
     name: str

@@ -49,7 +49,7 @@ FIELDS: Final = {
     "groups.mode": "groups_mode",
     "groups.on_dead": "groups_on_dead",
 }
-"""The field of the form for each of the API's that is checked where a queue is changed."""
+"""The form field for each field of the API that the use case checks."""
 
 
 def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
@@ -67,13 +67,13 @@ def push_texts(target: Target | None, on_end: OnEnd | None) -> dict[str, str]:
 
 
 def alert_texts(alerts: AlertSettings | None) -> dict[str, str]:
-    """Return the text of each field; who is told is masked unless *alerts* names it."""
+    """Return the text of each field; the queue is masked unless *alerts* names it."""
     shown = AlertSettings("") if alerts is None else alerts
     return {"alert_queue": MASK if shown.queue is None else shown.queue, **texts_in(shown)}
 
 
 def read_alerts(typed: Typed) -> AlertSettings | None:
-    """Return what is worth an alert as was typed; its queue as in read_on_end()."""
+    """Return the typed alerts; the queue is read as in read_on_end()."""
     given = any(typed.texts[one.name] for one in rows_of(AlertSettings))
     limits = typed.settings(AlertSettings)
     told = typed.texts["alert_queue"]
@@ -89,7 +89,7 @@ def read_alerts(typed: Typed) -> AlertSettings | None:
 
 
 def read_target(typed: Typed, old: Target | None) -> Target | None:
-    """Return the target that was typed, with the headers of *old* that are still named."""
+    """Return the typed target, with the headers of *old* that are still named."""
     url, function = typed.texts["target_url"], typed.texts["target_lambda"]
     requests = typed.settings(Target)
     if url and function:
@@ -101,7 +101,7 @@ def read_target(typed: Typed, old: Target | None) -> Target | None:
 
 
 def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:
-    """Return the headers that were typed; a mask is what the header of *old* says."""
+    """Return the typed headers; a mask stands for the value in *old*."""
     found: dict[str, str] = {}
     for line in filter(None, map(str.strip, typed.texts["target_headers"].split("\n"))):
         name, colon, value = (part.strip() for part in line.partition(":"))
@@ -123,7 +123,7 @@ def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:
 
 
 def read_on_end(typed: Typed) -> OnEnd | None:
-    """Return who is told as was typed; its queue is None where the form shows a mask."""
+    """Return the typed notification; its queue is None where the form shows a mask."""
     states = _STATES[typed.choice("told_states", tuple(_STATES))]
     told = typed.texts["told_queue"]
     if not told:

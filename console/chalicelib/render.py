@@ -73,7 +73,7 @@ def environment() -> Environment:
 
 
 def _escape_unseen(value: object) -> object:
-    """Return *value* as it is printed: ``⟨U+202E⟩`` in text stands for a character of that code."""
+    """Return *value* as pages show it: ``⟨U+202E⟩`` stands for an invisible character."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_unseen(value, lambda sign: f"⟨U+{ord(sign):04X}⟩")
     return value
@@ -81,7 +81,7 @@ def _escape_unseen(value: object) -> object:
 
 @pass_context
 def _ago(context: Context, at: datetime, mark: str = "ago") -> Markup:
-    """Return an instant as relative text, the instant itself in the element."""
+    """Return a time as relative text, with the exact time in the element."""
     words = formatting.ago(at, context["frame"].now)
     return _TIME.format(formatting.rfc3339(at), formatting.clock(at), mark, words)
 
@@ -100,5 +100,5 @@ def _as_of(context: Context, at: datetime) -> Markup:
 
 
 def _clock(at: datetime) -> Markup:
-    """Return an instant in full."""
+    """Return a time in full."""
     return _TIME.format(formatting.rfc3339(at), formatting.clock(at), "clock", formatting.clock(at))

@@ -43,10 +43,10 @@ class ConsoleRequest:
 
     @property
     def loses_cookies(self) -> bool:
-        """Whether the browser will not keep our cookies: it came by plain http from elsewhere.
+        """Whether the browser will not keep our cookies, because it uses plain http from elsewhere.
 
-        A proxy with TLS that is not trusted looks the same. But over TLS, browsers say from which
-        site a request comes.
+        A proxy with TLS that is not trusted looks the same, but over TLS browsers send
+        Sec-Fetch-Site.
         """
         plain = self.headers.get("x-forwarded-proto") == "http"
         return plain and self.secure and "sec-fetch-site" not in self.headers

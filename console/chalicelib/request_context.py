@@ -1,8 +1,6 @@
-"""The context of a request: the request, who makes it, and the use cases it may ask.
+"""The context of a request: the request, its visitor, and the use cases.
 
-Also whether the request comes from our own pages, and several looks at the table at once.
-
-Pages ask ``allows`` what to draw; views ask again, through ``require``, before they do anything.
+Pages use ``allows`` to decide what to draw; views call ``require`` before they act.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,14 +21,14 @@ from .session import CookieSigning
 
 TOKEN: Final = "token"  # noqa: S105  the name of a field
 ONCE: Final = "once"
-"""The field of a form that may be sent once: a random name for it."""
+"""The field with the random name of a form that may be sent once."""
 
 _ONCE_LENGTH: Final = 32
 BACK: Final = "back"
-"""The field, or the part of an address, that names the list to go back to."""
+"""The field, or query parameter, with the address of the list to go back to."""
 
 _OURS: Final = ("same-origin", "none")  # none: typed or reloaded by a person
-_AT_ONCE: Final = 8  # what a page waits for is the network, not the work
+_AT_ONCE: Final = 8  # threads, which wait for the network
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -38,7 +36,7 @@ _Out = TypeVar("_Out")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The argument of every view; without ``principal`` and ``session`` nobody is signed in."""
+    """The argument of every view; ``principal`` and ``session`` are None without a sign-in."""
 
     request: ConsoleRequest
     use: Service
@@ -49,36 +47,36 @@ class RequestContext:
 
     @property
     def by(self) -> Principal:
-        """Who is signed in.  Raises Unauthenticated for nobody."""
+        """The visitor.  Raises Unauthenticated without a sign-in."""
         if self.principal is None:
             raise Unauthenticated("sign in first")
         return self.principal
 
     def allows(self, permission: Permission, queue: str | None = None) -> bool:
-        """Tell whether the visitor is permitted to: decides what to draw."""
+        """Return whether the visitor has *permission*, to decide what to draw."""
         return self.by.may(permission, queue)
 
     def require(self, permission: Permission, *queues: str) -> None:
-        """Raise Forbidden unless the visitor is permitted to, for each of *queues*."""
+        """Raise Forbidden unless the visitor has *permission* for each of *queues*."""
         self.by.require(permission, *queues)
 
     def task(self, task_id: str | None = None) -> Task:
-        """Return the task of this id, else of the path, as the visitor may see it."""
+        """Return the task *task_id*, or that of the path, as the visitor may see it."""
         return as_seen_by(self.by, self.use.tasks.get(task_id or self.request.names["id"]))
 
     def url(self, route: str, /, query: Mapping[str, object] | None = None, **names: str) -> str:
-        """Return an address of ours as this visitor must see it."""
+        """Return the address of *route* for this request."""
         return self.request.urls.to(route, query, **names)
 
     @property
     def cursor(self) -> str | None:
-        """Where the page of a list begins that the address asks for; None for the first."""
+        """The cursor of the requested page of a list; None for the first page."""
         return self.request.param("cursor") or None
 
     def first_time(self) -> bool:
-        """Tell whether the form, which holds `once`, is sent for the first time; it is used then.
+        """Return whether the form with the field `once` is sent for the first time, and note it.
 
-        A form without that field was not made by a page of ours: it counts as sent before.
+        A form without the field was not made by one of our pages and counts as sent before.
         """
         form = self.request.given(ONCE)
         if self.session is None or not form.isalnum() or len(form) != _ONCE_LENGTH:
@@ -92,17 +90,17 @@ class RequestContext:
 
     @property
     def back(self) -> str:
-        """The page to go back to, as the form or the address names it; empty for none."""
+        """The page to go back to, from the form or the address; may be empty."""
         given = self.request.given(BACK) or self.request.param(BACK)
         return given if given and self.request.urls.safe_next(given) == given else ""
 
     @property
     def onward(self) -> Mapping[str, str]:
-        """The part of an address that leads back to this list, where it is filtered or paged."""
+        """The query parameter that leads back to this list, if it is filtered or paged."""
         return {BACK: self.here} if "?" in self.here else {}
 
     def place(self, url: str) -> str:
-        """Return the page to go back to where it is that list, else *url* as it is."""
+        """Return the page to go back to if it is the list at *url*, else *url*."""
         return self.back if self.back.partition("?")[0] == url else url
 
     @property
@@ -112,7 +110,7 @@ class RequestContext:
 
 
 def check_form(request: ConsoleRequest, signing: CookieSigning, nonce: str) -> None:
-    """Raise Forbidden unless the form comes from a page that we gave to this browser."""
+    """Raise Forbidden unless the form comes from a page of this browser."""
     if elsewhere(request):
         raise Forbidden("this form was sent by another site")
     if not signing.is_form_token(request.given(TOKEN), nonce):
@@ -120,15 +118,15 @@ def check_form(request: ConsoleRequest, signing: CookieSigning, nonce: str) -> N
 
 
 def elsewhere(request: ConsoleRequest) -> bool:
-    """Tell whether the browser says that another site made this request."""
+    """Return whether another site made this request, by Sec-Fetch-Site."""
     site = request.headers.get("sec-fetch-site")
     return site is not None and site not in _OURS
 
 
 def from_elsewhere(request: ConsoleRequest) -> bool:
-    """Tell whether a link on another site led here.
+    """Return whether the visitor followed a link on another site.
 
-    Browsers send a strict cookie only along with requests from our own pages.
+    Browsers send strict cookies only with requests from our own pages.
     """
     headers = request.headers
     return (
@@ -138,7 +136,7 @@ def from_elsewhere(request: ConsoleRequest) -> bool:
 
 
 def each(look: Callable[[_In], _Out], items: Iterable[_In]) -> tuple[_Out, ...]:
-    """Return the result of *look* for each of *items*, in order; the first fault is raised.
+    """Return the result of *look* for each of *items*, in order; raise the first error.
 
     Each look is made on behalf of the same key and measured by the same meter.
     """

@@ -43,7 +43,7 @@ class ConsoleResponse:
     cookies: tuple[str, ...] = ()
 
     def all_headers(self) -> dict[str, Any]:
-        """Return every header, with those for security; by default nothing is cached."""
+        """Return all headers, with those for security; by default the response is not cached."""
         return {
             "Content-Type": self.content_type,
             **SECURITY,
@@ -53,7 +53,7 @@ class ConsoleResponse:
 
 
 def cookie(request: ConsoleRequest, name: str, value: str, *, seconds: int) -> str:
-    """Return a cookie for our pages only; 0 *seconds* takes it away.  *value* has no spaces."""
+    """Return a cookie for the console; 0 *seconds* removes it.  *value* has no spaces."""
     secure = "; Secure" if request.secure else ""
     return (
         f"{name}={value}; Path={request.urls.root}; Max-Age={seconds}; "
@@ -72,7 +72,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """A page for whoever has just signed in, with the cookies of that *session*."""
+    """The page after a sign-in that interrupted a form, with the cookies of the *session*."""
 
     session: Session
     kept: KeptForm
@@ -88,8 +88,8 @@ _View = TypeVar("_View", bound=View)
 class ConsoleRoute:
     """One route of the template.
 
-    ``needs`` is checked before the view runs, for the queue in the path if there is one; None is a
-    route for everybody, signed in or not.
+    ``needs`` is checked before the view runs, for the queue in the path if it has one.  A route
+    with None needs no sign-in.
     """
 
     method: str
@@ -100,7 +100,7 @@ class ConsoleRoute:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """The routes of all views, to which each module adds its own."""
+    """The routes of all views; each module adds its routes."""
 
     found: list[ConsoleRoute] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ class Routes:
     def find(self, path: str) -> tuple[str, dict[str, str]]:
         """Return the most specific route path that matches *path*, with its path parameters.
 
-        A path that no route has belongs to the page that says so.
+        A path without a route gets the page that answers 404.
         """
         parts = [unquote(part) for part in path.strip("/").split("/")]
         paths = sorted({route.path for route in self.found}, key=_parameters)

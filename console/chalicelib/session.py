@@ -1,8 +1,8 @@
 """Signed cookies and form tokens.
 
 A session itself is a record of the service (``headrace.ops.operators.sessions``).  The cookie names
-it and is signed, so that a made-up one costs no look at the table.  Signatures take the
-deployment's secret and its admin key: to change either ends every session.
+the session and is signed, so that a forged cookie does not cost a read.  The signature depends on
+the deployment's secret and on its admin key: a change of either ends every session.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _LEAST: Final = 16  # characters of the secret
 
 @dataclass(frozen=True, slots=True)
 class CookieSigning:
-    """Signs cookies and form tokens, and reads them."""
+    """Sign and read cookies and form tokens."""
 
     secret: bytes
 
@@ -43,7 +43,7 @@ class CookieSigning:
         return self.write(SESSION, [session.key_id, session.nonce])
 
     def named(self, value: str) -> tuple[str, str] | None:
-        """Return the key's id and the nonce of the session that a cookie names; None for none."""
+        """Return the key's id and the nonce in a session cookie; None for an invalid cookie."""
         match self.read(SESSION, value):
             case [str(key_id), str(nonce)]:
                 return key_id, nonce
@@ -51,11 +51,11 @@ class CookieSigning:
                 return None
 
     def form_token(self, nonce: str) -> str:
-        """Return the token of the forms that belong to *nonce*."""
+        """Return the token of forms for *nonce*."""
         return self.write("form", nonce)
 
     def is_form_token(self, value: str, nonce: str) -> bool:
-        """Tell whether *value* is the token that forms of *nonce* carry."""
+        """Return whether *value* is the token of forms for *nonce*."""
         return bool(nonce) and self.read("form", value) == nonce
 
     def write(self, purpose: str, value: object) -> str:
@@ -63,7 +63,7 @@ class CookieSigning:
         return self._serializer(purpose).dumps(value)
 
     def read(self, purpose: str, value: str) -> object:
-        """Return the value that write() signed for *purpose*; None for anything else."""
+        """Return the value that write() signed for *purpose*; None for another text."""
         try:
             return self._serializer(purpose).loads(value)
         except BadSignature:

@@ -1,6 +1,6 @@
-"""Settings as form fields: labels, values as text, and how these are read.
+"""The settings of a queue as form fields.
 
-All of a queue's; and those of retries by themselves, which a schedule may leave to its queue.
+The fields of retries are also separate, for schedules, which may leave them to the queue.
 """
 
 import re
@@ -67,11 +67,11 @@ OPTIONAL: Final = (
     *(replace(one, hint=f"{one.hint} Empty: {USUAL[one.name]}.".strip()) for one in RETRIES[1:-1]),
     RETRIES[-1],
 )
-"""The fields of a schedule, which may leave any empty: then its queue's setting holds."""
+"""The fields of a schedule; for an empty field the setting of the queue applies."""
 
 
 def read_retry(texts: Mapping[str, str], errors: FormErrors) -> RetryStrategy:
-    """Return the strategy that *texts* say; what is wrong goes to *errors*, by field.
+    """Return the strategy in *texts*; add errors to *errors* by field.
 
     The length of a list of waits is the number of retries.
     """
@@ -121,13 +121,13 @@ DURATIONS: Final = frozenset(
     for one in declared_settings(shape)
     if one.kind is Kind.SECONDS
 )
-"""The fields that are lengths of time; ``intervals`` are several."""
+"""The fields with one length of time; ``intervals`` has several."""
 
 LABELS: Final = {one.name: one.label for _, settings in GROUPS for one in settings}
 
 
 def as_shown(name: str, text: str) -> str:
-    """Return what was typed into a field as the form shows it: 120 seconds are ``2m``."""
+    """Return a typed text as the form shows its value: 120 seconds are ``2m``."""
     try:
         if name in DURATIONS:
             return duration_text(times.read_duration(text))
@@ -170,7 +170,7 @@ def _group_texts(groups: GroupSettings | None) -> dict[str, str]:
 def _read_groups(
     typed: Typed, old: GroupSettings | None, errors: FormErrors
 ) -> GroupSettings | None:
-    """Return how groups share the queue; weights that were not touched stay as they are."""
+    """Return the settings of groups; unchanged weights stay as they are."""
     mode = typed.choice("groups_mode", ("none", *GroupMode))
     limit = typed.whole("group_limit", limits.GROUP_INFLIGHT)
     text = typed.texts["group_weights"]
@@ -190,7 +190,7 @@ def _read_groups(
 
 
 def _read_weights(text: str, errors: FormErrors) -> dict[str, float]:
-    """Read `acme=4, beta=0.5`; a key with a comma is for the API."""
+    """Read `acme=4, beta=0.5`; only the API takes keys with a comma."""
     found: dict[str, float] = {}
     least, most = limits.GROUP_KEY_BYTES
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -211,7 +211,7 @@ def _read_weights(text: str, errors: FormErrors) -> dict[str, float]:
 
 
 _FIELD: Final = re.compile(rf'(?:{QUOTED}|[^\s"]|".*+)++', re.DOTALL)
-"""One field; a quote that does not end takes all that follows, so that no text is read twice."""
+"""One field; a quote without an end takes the rest of the text."""
 
 
 def _read_indexed(text: str, errors: FormErrors) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def _read_indexed(text: str, errors: FormErrors) -> tuple[str, ...]:
 def read_settings(
     texts: Mapping[str, str], old: QueueSettings, errors: FormErrors
 ) -> QueueSettings:
-    """Return *old* with what *texts* say; what is wrong goes to *errors*, by field."""
+    """Return *old* with the values in *texts*; add errors to *errors* by field."""
     typed = Typed(texts, errors)
     rate = None
     if texts["rate_tokens"]:

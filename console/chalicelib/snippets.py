@@ -29,7 +29,7 @@ with Client() as client:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """What to copy: what it does, in which form, and the text of it."""
+    """A text to copy: its action, its language, and the text."""
 
     does: str
     form: str
@@ -37,12 +37,12 @@ class Snippet:
 
     @property
     def name(self) -> str:
-        """What a button says of it."""
+        """The label of its button."""
         return f"{self.does} as {self.form}"
 
 
 def of_task(task: Task, *, payload: bool) -> tuple[Snippet, ...]:
-    """Return the snippets of a task; with its *payload* also how one like it is enqueued."""
+    """Return the snippets of a task; with *payload* also one that enqueues such a task."""
     shown = tuple(_shown(task.id))
     text = task.payload
     if not payload or text is None or utf8_bytes(text) > _MOST:

@@ -1,8 +1,7 @@
-"""What happened to a task, in order and to scale: waits, runs and backoffs; pure functions.
+"""The life of a task to scale: waits, runs and backoffs.
 
-A task keeps its last errors, the queues it left and its last times.  So all of it is known but the
-beginning of attempts that were made before errors said it, and of those that ended in a move; what
-is not known is drawn as such.
+A task keeps its last errors, the queues that it left, and its last times.  The beginning of an
+attempt that ended in a move is unknown, and is drawn as unknown.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +30,7 @@ _NAMED: Final = 40  # pixels that a queue's name needs
 
 
 class Ended(StrEnum):
-    """How an attempt ended, or that it has not."""
+    """The end of an attempt, or that it still runs."""
 
     FAILED = "failed"
     LAPSED = "lease expired"
@@ -63,7 +62,7 @@ class StoryAttempt:
 
     @property
     def last_line(self) -> str:
-        """Where the traceback ends, which says most; empty for a detail of one line."""
+        """The last line of the traceback; empty for a detail of one line."""
         detail = self.error.detail if self.error is not None else ""
         lines = [line.strip() for line in detail.splitlines() if line.strip()]
         return lines[-1][:_LAST_LINE] if lines[1:] else ""
@@ -71,7 +70,7 @@ class StoryAttempt:
 
 @dataclass(frozen=True, slots=True)
 class StoryEvent:
-    """What else happened: it was moved from *queue* to another, restarted, or given back."""
+    """Another event: a move from *queue* to another, a restart, or a release."""
 
     what: str
     at: datetime | None
@@ -81,7 +80,7 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A piece of the strip: a wait, a backoff, a run and how it ended, or a time unknown."""
+    """A piece of the strip: a wait, a backoff, a run with its end, or an unknown time."""
 
     kind: str
     x: float
@@ -90,18 +89,18 @@ class Stretch:
 
     @property
     def y(self) -> int:
-        """Where it begins: a run is as high as the strip, all else lies in its middle."""
+        """The upper edge: a run is as high as the strip, other pieces lie in its middle."""
         return 0 if self.kind.startswith(_RUN) else 8
 
     @property
     def height(self) -> int:
-        """How high it is."""
+        """The height."""
         return 24 - 2 * self.y
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSpan:
-    """For how long it was in a queue; ``shown`` is the name where there is room for it."""
+    """The time in one queue; ``shown`` is the name if there is room for it."""
 
     queue: str
     x: float
@@ -124,22 +123,22 @@ class Strip:
 
     @property
     def height(self) -> int:
-        """How high it is, with the names of queues beneath."""
+        """The height, with the names of queues below."""
         return 44 if self.queues else 24
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """What each kind of piece is, in words."""
+        """Each kind of piece in words."""
         return tuple((kind, _KEYS[kind]) for kind in self.kinds)
 
 
 def queue_at(task: Task, at: datetime) -> str:
-    """Return the queue that *task* was in at *at*, as far as its trail goes back."""
+    """Return the queue of *task* at the time *at*, by its trail."""
     return next((hop.queue for hop in task.trail if at <= hop.at), task.queue)
 
 
 def events(task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
-    """Return what happened to *task*, the oldest first."""
+    """Return the events of *task*, oldest first."""
     found = sorted(_known(task), key=lambda event: _when(event, task))
     told: list[StoryAttempt | StoryEvent] = []
     since, before = task.created_at, 0
@@ -158,7 +157,7 @@ def events(task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
 
 
 def _parted(told: Sequence[StoryAttempt | StoryEvent]) -> bool:
-    """Whether the last that was told begins the attempts anew."""
+    """Return whether the last event restarts the count of attempts."""
     return bool(told) and isinstance(told[-1], StoryEvent)
 
 
@@ -169,7 +168,7 @@ def _when(event: StoryAttempt | StoryEvent, task: Task) -> datetime:
 
 
 def _measured(one: StoryAttempt, since: datetime) -> StoryAttempt:
-    """Return an attempt with how long it had waited, and ran."""
+    """Return an attempt with the seconds of its wait and of its run."""
     began, ended = one.started_at, one.ended_at
     return StoryAttempt(
         one.number, one.queue, began, ended, one.ended, one.worker, one.error,
@@ -203,7 +202,7 @@ def _known(task: Task) -> Iterator[StoryAttempt | StoryEvent]:
 
 
 def _last(task: Task) -> StoryAttempt | None:
-    """Return the attempt that left no error: under way, succeeded, or cancelled."""
+    """Return the attempt without an error: running, succeeded or cancelled."""
     began, worker = task.started_at, task.worker or ""
     if task.state is State.SUCCEEDED and task.finished_at:
         ended, at = Ended.SUCCEEDED, task.finished_at
@@ -217,7 +216,7 @@ def _last(task: Task) -> StoryAttempt | None:
 
 
 def _never_came_back(task: Task) -> bool:
-    """Whether the latest delivery ended where the task did."""
+    """Return whether the latest delivery ended together with the task."""
     started, returned = task.started_at, task.returned_at
     return started is not None and (returned is None or returned < started)
 
@@ -310,7 +309,7 @@ def _pieces(
 def _gap(
     start: datetime, end: datetime, due: datetime | None, *, backoff: bool
 ) -> Iterator[_Piece]:
-    """Yield what lies between two attempts: up to when it was due, and the wait from then on."""
+    """Yield the pieces between two attempts: the backoff, and the wait after it."""
     if due is not None and start < due < end:
         yield _wait(start, due, backoff=True, why="backed off" if backoff else "was not due")
         yield _wait(due, end, backoff=False)
@@ -335,7 +334,7 @@ def _queues(
     told: Sequence[StoryAttempt | StoryEvent],
     x: Callable[[datetime], float],
 ) -> Iterator[QueueSpan]:
-    """Yield the queues that it was in, where it was in several."""
+    """Yield the queues of a task that was in several."""
     moves = [one for one in told if isinstance(one, StoryEvent) and one.what == "moved" and one.at]
     if not moves:
         return

@@ -1,4 +1,4 @@
-"""Forms of settings: a field, the text of a value, and how typed texts are read."""
+"""Fields of settings in forms: the text of a value, and the value of a text."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Setting:
 
 
 def text_of(value: float) -> str:
-    """Return a number as it is typed."""
+    """Return a number as people type it."""
     return str(int(value)) if value == int(value) else str(value)
 
 
@@ -64,7 +64,7 @@ def _row_of(setting: Declared) -> Setting:
 
 
 def texts_in(settings: object) -> dict[str, str]:
-    """Return the texts of those settings of *settings*, by field."""
+    """Return the texts of the settings with a short name, by field."""
     return {
         one.about.short: _text(one.kind, getattr(settings, one.name))
         for one in declared_with_names(type(settings))
@@ -92,7 +92,7 @@ class Typed:
     errors: FormErrors
 
     def number(self, name: str, within: tuple[float, float]) -> Seconds:
-        """Read a number that must be there."""
+        """Read a required number."""
         text = self.texts[name]
         value = read_number(text)
         fault = limits.number_fault(text if value is None else value, within)
@@ -101,14 +101,14 @@ class Typed:
         return within[0] if fault or value is None else value
 
     def length(self, name: str, within: tuple[float, float]) -> Seconds:
-        """Read a length of time that must be there."""
+        """Read a required length of time."""
         fault = times.duration_fault(self.texts[name], within)
         if fault:
             self.errors.add(name, fault)
         return within[0] if fault else times.read_duration(self.texts[name])
 
     def whole(self, name: str, within: tuple[int, int]) -> int:
-        """Read a whole number that must be there."""
+        """Read a required whole number."""
         if not self.texts[name]:
             self.errors.add(name, str(limits.number_fault("", within, whole=True)))
         return self.errors.whole(name, self.texts[name], within) or within[0]
@@ -141,7 +141,7 @@ class Typed:
         return self.texts[name]
 
     def intervals(self) -> tuple[Seconds, ...]:
-        """Read the list of waits, which must be there for the backoff that is one."""
+        """Read the list of waits, which the backoff `intervals` requires."""
         least, most = limits.INTERVALS
         low, high = limits.RETRY_DELAY_SECONDS
         parts = [part.strip() for part in self.texts["intervals"].split(",") if part.strip()]
@@ -160,7 +160,7 @@ class Typed:
 
 
 def read_number(text: str) -> Seconds | None:
-    """Return the number of *text*; None if it is none."""
+    """Return the number of *text*; None for another text."""
     if not _NUMBER.fullmatch(text):
         return None
     return float(text) if "." in text else int(text)

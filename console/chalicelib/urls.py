@@ -59,13 +59,13 @@ ELSEWHERE: Final = f"{ROOT}/{{path+}}"
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """The addresses as one request must see them; ``base`` is what comes before ``/console``."""
+    """The addresses for one request; ``base`` is the path before ``/console``."""
 
     base: str = ""
 
     @classmethod
     def of(cls, event: Mapping[str, Any]) -> "Urls":
-        """Read the base from an event of API Gateway: what its route leaves of the whole path."""
+        """Read the base from an event of API Gateway: the path before its route."""
         context = event["requestContext"]
         names = event.get("pathParameters") or {}
         ours = context["resourcePath"].replace("{path+}", names.get("path", ""))
@@ -75,7 +75,7 @@ class Urls:
 
     @property
     def root(self) -> str:
-        """The path that all pages are under, and cookies are for."""
+        """The path of all pages and cookies."""
         return f"{self.base}{ROOT}"
 
     def to(self, route: str, /, query: Mapping[str, object] | None = None, **names: str) -> str:
@@ -88,7 +88,7 @@ class Urls:
         return f"{self.base}{path}{'?' if given else ''}{urlencode(given, doseq=True)}"
 
     def safe_next(self, wanted: str) -> str:
-        """Return *wanted* if it is one of our pages, else the first page: never another site's."""
+        """Return *wanted* if it is a page of the console, else the first page."""
         inside = wanted == self.root or wanted.startswith((f"{self.root}/", f"{self.root}?"))
         plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted
         climbs = ".." in unquote(wanted.partition("?")[0]).split("/")

@@ -29,7 +29,7 @@ Texts = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One setting before and after; ``theirs`` is the value that somebody else saved meanwhile."""
+    """One setting before and after; ``theirs`` is a value that another person has saved since."""
 
     name: str
     before: str
@@ -75,7 +75,7 @@ def save(context: RequestContext) -> Reply:
 
 
 def _texts(context: RequestContext, queue: Queue) -> dict[str, str]:
-    """Return the text of each field, as whoever asks may know it."""
+    """Return the text of each field, without queues that the visitor may not see."""
 
     def known(queue: str | None) -> str | None:
         return queue if queue is not None and context.allows(Permission.READ, queue) else None

@@ -37,7 +37,7 @@ def interrupted(context: RequestContext, kept: str) -> TemplatePage:
 
 
 def needs_https(context: RequestContext) -> TemplatePage:
-    """Say why nobody can sign in here, and what to do."""
+    """Explain why sign-in is impossible over plain http, and what to do."""
     sent = context.request.method == "POST"
     return TemplatePage(
         "insecure.html",
@@ -83,7 +83,7 @@ def sign_in(context: RequestContext) -> Reply:
 
 @routes.post(urls.SIGN_OUT, Permission.READ)
 def sign_out(context: RequestContext) -> Reply:
-    """End the session, here and for whoever has a copy of its cookie."""
+    """End the session, also for copies of its cookie."""
     if context.session is not None:
         context.use.sessions.sign_out(context.session)
         request = context.request

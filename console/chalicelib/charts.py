@@ -22,8 +22,8 @@ NOTHING: Final = "\u2013"  # a dash, where there is no number
 LOUD: Final = "thick"
 STYLES: Final = ("solid", "dashed", "dotted", LOUD, "fine")
 _DOT: Final = 4  # of a chart's width: a value between two gaps
-_WORD: Final = 14  # pixels that a label takes
-_PARTS: Final = 4  # that the axis of time is divided into
+_MANY: Final = 10  # values other than 0, from which on the usual ones are known
+_SPIKE: Final = 5  # times the usual: higher values leave the box
 _SECONDS: Final = (
     (1, 2), (2, 2), (5, 5), (10, 2), (30, 3), (60, 2), (120, 2), (300, 5), (600, 2), (1_800, 3),
     (3_600, 2), (7_200, 2), (21_600, 3), (43_200, 2), (86_400, 4), (172_800, 2), (604_800, 7),
@@ -62,19 +62,17 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A word at a height of the box; ``style`` is of the line that it names."""
+    """A word at a height of the box."""
 
     text: str
     y: float
-    style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Hover:
-    """A step of a chart from ``x`` on, so wide, and its numbers in lines of text."""
+class Tick:
+    """A word at a place of the axis of time, 0 to 1."""
 
-    x: float
-    width: float
+    at: float
     text: str
 
 
@@ -89,7 +87,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class ChartRow:
-    """The numbers of one step, in the order of the lines, as text."""
+    """The numbers of one step, in the order of the heads, as text."""
 
     time: str
     cells: tuple[str, ...]
@@ -99,8 +97,9 @@ class ChartRow:
 class Chart:
     """Lines over time in a box of ``width`` by ``height``, in words, and as a table.
 
-    ``counts`` says what is counted.  ``heights`` are the words at the left, ``ends`` those at the
-    right, ``times`` those below, the first and the last at the edges.
+    ``counts`` says what is counted.  ``heights`` are the words at the left, ``ticks`` those below.
+    ``peaks`` are the places of values above the box, and ``peak`` is the highest of them.
+    ``heads`` are those of the table: the lines, and the same of the time compared with.
     """
 
     title: str
@@ -109,10 +108,11 @@ class Chart:
     lines: tuple[Series, ...]
     grid: str
     heights: tuple[Label, ...]
-    ends: tuple[Label, ...]
-    times: tuple[str, ...]
-    hovers: tuple[Hover, ...]
+    ticks: tuple[Tick, ...]
+    peaks: tuple[float, ...]
+    peak: str
     marks: tuple[Mark, ...]
+    heads: tuple[str, ...]
     rows: tuple[ChartRow, ...]
     width: int
     height: int
@@ -156,7 +156,7 @@ def line(values: Sequence[Value], width: float, height: float, *, top: float) ->
             letter = "M" if before is None else "L"
             alone = before is None and (place + 1 == len(values) or values[place + 1] is None)
             x = min(max(0.0, place * step - _DOT / 2), width - _DOT) if alone else place * step
-            path.append(f"{letter}{x:.1f} {height * (1 - value / top):.1f}")
+            path.append(f"{letter}{x:.1f} {height * (1 - min(1, value / top)):.1f}")
             path.append(f"h{_DOT}" if alone else "")
         before = value
     return "".join(path)
@@ -226,6 +226,7 @@ def chart(  # noqa: PLR0913  what is drawn, and what is said of it
     lines: Sequence[ChartLine],
     *,
     times: Sequence[str],
+    ticks: Sequence[Tick] = (),
     axis: Axis = NUMBERS,
     counts: str = "",
     unit: str = "",
@@ -238,35 +239,53 @@ def chart(  # noqa: PLR0913  what is drawn, and what is said of it
     *counts* says what is counted, *unit* follows a number in words, *compared* names the time of
     what is compared with.
     """
-    both = (value for line in lines for value in (*line.values, *line.before))
-    top, parts = axis.end_of(max((value for value in both if value is not None), default=0))
+    known = [value for line in lines for value in (*line.values, *line.before) if value is not None]
+    usual = usual_highest(known)
+    top, parts = axis.end_of(usual)
     drawn = tuple(
         _series(one, one.style or style, top, filled=filled)
         for one, style in zip(lines, STYLES, strict=False)
     )
     heights = [CHART_HEIGHT * part / parts for part in range(parts + 1)]
     across = "".join(f"M0 {y:g}H{CHART_WIDTH}" for y in heights)
-    columns = (CHART_WIDTH * part / _PARTS for part in range(1, _PARTS))
     highest = (_highest(line, axis.form, unit) for line in lines)
+    columns = {
+        **{line.name: line.values for line in lines},
+        **{f"{line.name}, {compared}": line.before for line in lines if line.before},
+    }
     rows = tuple(
         ChartRow(time, tuple(NOTHING if value is None else axis.form(value) for value in values))
-        for time, *values in zip(times, *(line.values for line in lines), strict=True)
+        for time, *values in zip(times, *columns.values(), strict=False)
     )
+    step = CHART_WIDTH / max(1, len(times) - 1)
+    clipped = {
+        place for line in lines for place, value in enumerate(line.values) if value and value > top
+    }
     return Chart(
         title,
         counts,
         f"{title}, from {times[0] if times else 'now'} UTC on. {'; '.join(highest)}.",
         drawn,
-        across + "".join(f"M{x:g} 0V{CHART_HEIGHT}" for x in columns),
+        across + "".join(f"M{tick.at * CHART_WIDTH:.1f} 0V{CHART_HEIGHT}" for tick in ticks),
         tuple(Label(axis.beside(top * (1 - y / CHART_HEIGHT)), y) for y in heights),
-        _ends(lines, drawn, top),
-        _times(times),
-        _hovers(lines, rows, axis.form, compared),
+        tuple(ticks),
+        tuple(round(place * step, 1) for place in sorted(clipped)),
+        f"peak {axis.form(max(known))}" if clipped else "",
         tuple(marks),
+        tuple(columns),
         rows,
         CHART_WIDTH,
         CHART_HEIGHT,
     )
+
+
+def usual_highest(known: Sequence[float]) -> float:
+    """Return the highest of *known* values, or a lower one if few spikes would flatten the rest."""
+    values = sorted(value for value in known if value)
+    if not values:
+        return 0.0
+    usual = values[len(values) * 9 // 10 - 1] if len(values) >= _MANY else values[-1]
+    return values[-1] if values[-1] <= _SPIKE * usual else 2 * usual
 
 
 def without_rests(values: Sequence[Value]) -> list[Value]:
@@ -275,24 +294,6 @@ def without_rests(values: Sequence[Value]) -> list[Value]:
         value if any(values[max(0, place - 1) : place + 2]) else None
         for place, value in enumerate(values)
     ]
-
-
-def apart(heights: Sequence[float], room: float = CHART_HEIGHT) -> list[float]:
-    """Return *heights* moved as little as lets a word stand at each, in the same order.
-
-    They stay between half a word from the top and the bottom, as long as there is room for all.
-    """
-    order = sorted(range(len(heights)), key=lambda place: heights[place])
-    moved = [0.0] * len(heights)
-    least = _WORD / 2
-    for place in order:
-        moved[place] = least = max(least, heights[place])
-        least += _WORD
-    most = room - _WORD / 2
-    for place in reversed(order):
-        moved[place] = most = min(most, moved[place])
-        most -= _WORD
-    return moved
 
 
 def _series(one: ChartLine, style: str, top: float, *, filled: bool) -> Series:
@@ -308,42 +309,6 @@ def _series(one: ChartLine, style: str, top: float, *, filled: bool) -> Series:
         area(below, CHART_WIDTH, CHART_HEIGHT, top=top) if filled else "",
         path(one.before),
     )
-
-
-def _ends(lines: Sequence[ChartLine], drawn: Sequence[Series], top: float) -> tuple[Label, ...]:
-    """Return the name of each line where it ends."""
-    lasts = [next((v for v in reversed(one.values) if v is not None), 0.0) for one in lines]
-    heights = apart([CHART_HEIGHT * (1 - last / top) for last in lasts])
-    return tuple(
-        Label(one.name, round(y, 1), one.style) for one, y in zip(drawn, heights, strict=True)
-    )
-
-
-def _times(times: Sequence[str]) -> tuple[str, ...]:
-    if not times:
-        return ()
-    last = len(times) - 1
-    return tuple(times[round(last * part / _PARTS)] for part in range(_PARTS + 1))
-
-
-def _hovers(
-    lines: Sequence[ChartLine],
-    rows: Sequence[ChartRow],
-    form: Callable[[float], str],
-    compared: str,
-) -> tuple[Hover, ...]:
-    """Return the text for the pointer over a step."""
-    step = CHART_WIDTH / max(1, len(rows) - 1)
-    found = []
-    for place, row in enumerate(rows):
-        said = [f"{row.time} UTC"]
-        for one, cell in zip(lines, row.cells, strict=True):
-            before = one.before[place] if place < len(one.before) else None
-            then = f" ({form(before)} {compared})" if before is not None else ""
-            said.append(f"{one.name} {cell}{then}")
-        begin, end = max(0.0, (place - 0.5) * step), min(CHART_WIDTH, (place + 0.5) * step)
-        found.append(Hover(round(begin, 1), round(end - begin, 1), "\n".join(said)))
-    return tuple(found)
 
 
 def _highest(line: ChartLine, form: Callable[[float], str], unit: str) -> str:

@@ -80,7 +80,7 @@ def dry_run(browser: Browser, url: str, state: Any) -> str:
     """Look at all dead tasks of mail, as if to restart them; return the name of what was seen."""
     with opened(browser, Window(script=False), state) as (_, page):
         page.goto(f"{url}/console/queues/mail?state=DEAD")
-        page.get_by_role("button", name="Restart all that match").click()
+        page.get_by_role("button", name="Restart all").click()
         page.get_by_text("Nothing has changed yet").wait_for()
         return str(urlsplit(page.url).path.rpartition("/")[2])
 
@@ -89,7 +89,7 @@ def deleted(browser: Browser, url: str, state: Any) -> str:
     """Let the service delete a few tasks that no test asks for; return the name of the action."""
     with opened(browser, Window(script=False), state) as (_, page):
         page.goto(f"{url}/console/queues/ngsi.entities?state=READY")
-        page.get_by_role("button", name="Delete all that match").click()
+        page.get_by_role("button", name="Delete all").click()
         page.get_by_text("Nothing has changed yet").wait_for()
         page.get_by_role("button", name="Delete only 5").click()
         page.get_by_text("Done: 5 tasks").wait_for()

@@ -19,13 +19,14 @@ _RUN: Final = """
 ([context, runOnly]) => axe.run(context, {runOnly, resultTypes: ["violations"]})
 """
 _UNFOLD: Final = """
-for (const fold of document.querySelectorAll("details:not(.drop)")) fold.open = true
+for (const fold of document.querySelectorAll("details:not(.drop)")) fold.open = true;
+for (const large of document.querySelectorAll("[data-large]")) large.checked = true;
 """
 _DROPS: Final = "details.drop"  # a menu, which covers what is below it when it is open
 # Later rows and steps are made as the first ones, and would take most of the time.
 _THIN: Final = """
 for (const more of document.querySelectorAll(
-  ".plot > .step-hover:nth-of-type(n+9), .chart tr:nth-child(n+9), .tasks tr:nth-child(n+9)"
+  ".chart tr:nth-child(n+9), .tasks tr:nth-child(n+9)"
 )) more.remove();
 """
 

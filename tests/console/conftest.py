@@ -185,7 +185,7 @@ class Browser:
                 own[each.attributes["name"]] = options[0].attributes["value"]
             if each.tag == "textarea":
                 own[each.attributes["name"]] = typed_in(each)
-        return self.post(form.attributes["action"], {**own, **fields})
+        return self.post(target(form, action), {**own, **fields})
 
     def reload(self) -> Shown:
         """Send the latest request again, a form included, as a browser does."""
@@ -310,9 +310,17 @@ class Browser:
 
 
 def form_to(page: Element, action: str) -> Element:
-    found = [f for f in page.all("form") if urlsplit(f.attributes["action"]).path.endswith(action)]
+    """Return the form that goes to *action*, by itself or by one of its buttons."""
+    found = [f for f in page.all("form") if target(f, action)]
     assert len(found) == 1, f"{len(found)} forms to {action}"
     return found[0]
+
+
+def target(form: Element, action: str) -> str:
+    """Return the address that ends so, of *form* or of one of its buttons; empty for none."""
+    places = [form.attributes["action"]]
+    places += [button.attributes.get("formaction", "") for button in form.all("button")]
+    return next((url for url in places if urlsplit(url).path.endswith(action)), "")
 
 
 def gateway_route(path: str) -> tuple[str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from console.chalicelib.charts import ChartLine, chart, usual_highest
 from headrace.domain.access import Role
 from headrace.domain.worker import WorkerHeartbeat
 from tests.console.conftest import Browser, Element, query_of
@@ -53,8 +54,10 @@ def test_yesterday_is_one_click_away(admin: Browser) -> None:
     assert "The faint lines are of a day before." in compared.text
     events = compared.page.all("figure")[0]
     assert events.all("path", class_="ghost")
-    titles = [one.text for one in events.all("title")]
-    assert any("enqueued 0 (5 a day before)" in title for title in titles)
+    table = events.one("table")
+    heads = [one.text for one in table.one("thead").all("th")]
+    column = heads.index("enqueued, a day before") - 1
+    assert "5" in [row.all("td")[column].text for row in table.one("tbody").all("tr")]
     assert "compare" not in query_of(href(compared.page, "nothing"))
 
 
@@ -79,3 +82,27 @@ def test_pauses_edits_and_deploys_are_marked(admin: Browser) -> None:
     assert len(shown.all("figure")[0].all("path", class_="mark")) == 2
     viewer = admin.as_role(Role.VIEWER).get("/console/queues/mail").page
     assert "paused by" not in " ".join(one.text for one in viewer.all("ul", class_="marks"))
+
+
+def test_the_axis_has_round_times_in_utc(admin: Browser) -> None:
+    admin.queue()
+    admin.clock.forward(7 * 60)
+
+    def ticks(query: str) -> list[str]:
+        figure = admin.get(f"/console/queues/mail{query}").page.all("figure")[0]
+        assert figure.one("span", class_="utc").text == "UTC"
+        return [one.text for one in figure.one("svg", class_="times").all("text")]
+
+    assert ticks("") == ["07:15", "07:30", "07:45", "08:00"]
+    assert ticks("?span=day") == ["12:00", "18:00", "21 Nov", "06:00"]
+    assert ticks("?span=week") == ["15 Nov", "17 Nov", "19 Nov", "21 Nov"]
+
+
+def test_one_spike_leaves_the_box_and_does_not_flatten_the_rest() -> None:
+    values = [5.0] * 59 + [900.0]
+    drawn = chart("Events", [ChartLine("enqueued", values)], times=["00:00"] * 60)
+
+    assert drawn.heights[0].text == "10"
+    assert (drawn.peak, drawn.peaks) == ("peak 900", (600.0,))
+    assert usual_highest([5.0, 900.0]) == 900.0, "of few values none is usual"
+    assert usual_highest([5.0, 20.0] * 30) == 20.0

@@ -84,7 +84,8 @@ def test_a_list_is_kept_by_the_deletion_of_one_task_and_its_undo(mail: Browser) 
 @pytest.mark.parametrize("action", ["pause", "recount", "reindex"])
 def test_a_list_is_kept_by_what_is_done_to_its_queue(admin: Browser, action: str) -> None:
     admin.queue("mail", indexed_fields=("tag:tenant",))
-    url = "/console/queues/mail?state=READY&q=tag%3Aa%3D1"
+    shown = "state=READY&q=tag%3Aa%3D1" if action == "pause" else "tab=repair"
+    url = f"/console/queues/mail?{shown}"
     here = admin.get(url)
 
     done = admin.submit(here.page, f"/mail/{action}")

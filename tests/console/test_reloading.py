@@ -85,7 +85,7 @@ def _indexed(browser: Browser) -> str:
     queue = browser.use.queues.get("mail")
     settings = replace(queue.settings, indexed_fields=("tag:service",))
     browser.use.queues.replace("mail", settings)
-    return HERE
+    return f"{HERE}?tab=repair"
 
 
 def _signed_out(browser: Browser) -> str:
@@ -119,7 +119,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         f"{HERE}/snooze/failing", "/snooze/failing"
     ),
     "/console/queues/{queue}/resume": lambda browser: Sent(_paused(browser), "/mail/resume"),
-    "/console/queues/{queue}/recount": lambda _: Sent(HERE, "/mail/recount"),
+    "/console/queues/{queue}/recount": lambda _: Sent(f"{HERE}?tab=repair", "/mail/recount"),
     "/console/queues/{queue}/reindex": lambda browser: Sent(_indexed(browser), "/mail/reindex"),
     "/console/queues/{queue}/purge": lambda _: Sent(
         f"{HERE}/purge", "/purge", {"tasks": "all", "name": "mail"}

@@ -42,13 +42,13 @@ def test_a_queue_is_deleted_by_typing_its_name(filled: Browser) -> None:
 def test_roles_without_the_right_see_no_button_and_are_refused(filled: Browser) -> None:
     operator = filled.as_role(Role.OPERATOR)
 
-    assert "Purge…" in operator.get("/console/queues/mail").text
-    assert "Delete queue…" not in operator.get("/console/queues/mail").text
+    assert "Purge…" in operator.get("/console/queues/mail?tab=settings").text
+    assert "Delete queue…" not in operator.get("/console/queues/mail?tab=settings").text
     assert operator.get("/console/queues/mail/delete").status == 403
     assert filled.as_role(Role.OPERATOR, "sms").get("/console/queues/mail/purge").status == 403
     viewer = filled.as_role(Role.VIEWER)
     assert viewer.get("/console/queues/mail/purge").status == 403
-    assert "Purge" not in viewer.get("/console/queues/mail").text
+    assert "Purge" not in viewer.get("/console/queues/mail?tab=settings").text
     forged = {"name": "mail", "tasks": "all", "token": "forged"}
     assert filled.post("/console/queues/mail/purge", forged).status == 403
     assert filled.get("/console/queues/nothing/purge").status == 404

@@ -9,9 +9,10 @@ from tests.console.conftest import Browser, Element
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("?state=scheduled", "3 tasks match"),
-        ("?state=dead", "1 task matches"),
-        ("?limit=2&q=tag:service=smartcity", "2 match on this page; a dry run counts all"),
+        ("", "8 tasks"),
+        ("?state=scheduled", "3 match"),
+        ("?state=dead", "1 matches"),
+        ("?limit=2&q=tag:service=smartcity", "2+ match"),
     ],
 )
 def test_the_bar_of_actions_says_how_many_match(filled: Browser, query: str, says: str) -> None:

@@ -17,19 +17,20 @@ def only_row(shown: Shown) -> str:
     return row.text
 
 
-def test_a_lease_that_was_extended_ends_when_it_does(admin: Browser) -> None:
+def test_a_running_task_says_for_how_long_it_has_been_running(admin: Browser) -> None:
     admin.queue("mail", keepalive_timeout_in_seconds=30)
     admin.put("mail")
     [task] = admin.take("mail")
     for _ in range(3):
         admin.clock.forward(20)
-        admin.say(task, ReportStatus.INFLIGHT)
+        admin.say(task, ReportStatus.INFLIGHT, progress="0.5")
 
     row = only_row(admin.get("/console/queues/mail"))
 
-    assert "lease ends in 30 s" in row
+    assert "running for 1 min" in row
+    assert "50 %" in row
     assert "ago" not in row
-    assert "Lease ends" in admin.get("/console/queues/mail?state=INFLIGHT").text
+    assert "Running for" in admin.get("/console/queues/mail?state=INFLIGHT").text
 
 
 def failed_twice(browser: Browser) -> list[str]:

@@ -71,7 +71,7 @@
   function countTicked() {
     const ticked = document.querySelectorAll('td.tick input:checked').length;
     each("[data-ticked]", (note) => {
-      note.textContent = ticked ? `With the ${ticked} ticked:` : "With the ticked:";
+      note.textContent = `${ticked} selected:`;
     });
   }
 
@@ -310,6 +310,56 @@
     url.searchParams.set("to", at(Math.max(from, to)));
     location.assign(url);
   });
+
+  // ---- Charts: the numbers of an instant, of all charts, beside the pointer.
+
+  const instant = document.createElement("p");
+  instant.className = "instant";
+  instant.setAttribute("aria-hidden", "true"); // the tables have the numbers
+
+  function hideInstant() {
+    instant.remove();
+    each(".crosshair", (line) => line.remove());
+  }
+
+  document.addEventListener("pointermove", (event) => {
+    const plot = event.target.closest(".charts .plot");
+    if (!plot || drag) { hideInstant(); return; }
+    const charts = plot.closest(".charts"), lines = [];
+    const tables = [...charts.querySelectorAll(".numbers table")];
+    const last = tables[0].tBodies[0].rows.length - 1;
+    const at = Math.round(along(plot, event) * last);
+    each(".crosshair", (line) => line.remove());
+    each(".chart", (chart) => {
+      const table = chart.querySelector(".numbers table"), row = table.tBodies[0].rows[at];
+      const heads = table.tHead.rows[0].cells, room = chart.querySelector(".plot");
+      if (!row) return;
+      if (!lines.length) lines.push(`${row.cells[0].textContent} UTC`);
+      lines.push(chart.querySelector("strong").textContent);
+      for (let n = 1; n < row.cells.length; n += 1) lines.push(`  ${heads[n].textContent}  ${row.cells[n].textContent}`);
+      const line = document.createElementNS(room.namespaceURI, "path");
+      line.setAttribute("class", "crosshair");
+      line.setAttribute("d", `M${room.viewBox.baseVal.width * at / Math.max(1, last)} 0V${room.viewBox.baseVal.height}`);
+      room.append(line);
+    }, charts);
+    instant.textContent = lines.join("\n");
+    document.body.append(instant);
+    const wide = document.documentElement.clientWidth, { width, height } = instant.getBoundingClientRect();
+    const x = event.clientX + 16 + width > wide ? event.clientX - 16 - width : event.clientX + 16;
+    const y = Math.max(4, Math.min(event.clientY + 16, innerHeight - height - 4));
+    instant.style.left = `${x + scrollX}px`;
+    instant.style.top = `${y + scrollY}px`;
+  });
+
+  // Whether charts are large is kept in this browser.
+  const LARGE = "headrace-charts";
+  const large = document.querySelector("[data-large]");
+  if (large) {
+    try { large.checked ||= localStorage.getItem(LARGE) === "large"; } catch { /* no storage */ }
+    large.addEventListener("change", () => {
+      try { localStorage.setItem(LARGE, large.checked ? "large" : ""); } catch { /* no storage */ }
+    });
+  }
 
   // What is current stands in sight where a narrow window shows but a part of a row.
   function showCurrent() {

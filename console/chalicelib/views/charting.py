@@ -63,6 +63,7 @@ class Charts:
     marks: tuple[MarkNote, ...]
     compared: str
     wrong: str
+    large: bool  #: whether the address asks for a time
 
 
 def drawn(
@@ -101,6 +102,7 @@ def drawn(
         marks=notes,
         compared=called,
         wrong=errors.of(spans.FROM) or errors.of(spans.TO),
+        large=any(spans.kept(context).values()),
     )
 
 
@@ -196,6 +198,7 @@ class _Drawing:
             title,
             lines,
             times=times,
+            ticks=self.period.ticks(),
             compared=self.compared,
             marks=self.marks,
             **more,  # type: ignore[arg-type]

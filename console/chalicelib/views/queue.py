@@ -1,159 +1,104 @@
-"""One queue: how it is doing, its tasks, its settings and schedules."""
+"""One queue: its tasks and how it is doing, and tabs for its settings, schedules and repair."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from headrace.domain.access import Permission
-from headrace.domain.queue import Pause, Queue
-from headrace.domain.queue_settings import QueueSettings, Threshold
-from headrace.domain.settings import Kind, own_settings
+from headrace.domain.queue import Queue
 from headrace.domain.task import Status
-from headrace.domain.task_groups import GroupSettings, OnDead
-from headrace.domain.times import duration_text
 from headrace.history.listening import OnDuty
-from headrace.history.stats import GroupGlance, QueueStats
-from headrace.ops.shared.push_status import PushStatus
+from headrace.history.stats import QueueStats
+from headrace.ops.scheduling.schedules import Seen
 
 from .. import formatting, urls
-from ..pages import Page
-from ..parts import Age, AlertNote, Confirm, Empty, Fact, Link, SearchBox, Tab
+from ..cells import Cell, Dim, Note
+from ..pages import TemplatePage
+from ..parts import Empty, Fact, Link, Tab
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
-from . import action_pages, charting, queue_actions, schedules, spans, task_list
-from .charting import Charts
+from . import action_pages, charting, queue_actions, queue_facts, schedules, spans, task_list
+from .columns import Column, Columns, table
 from .navigation import crumbs
-from .queues import alerts_of, limit_words, limits_of, pause_of, waiting
+from .queues import alerts_of, limits_of, pause_of, waiting
 from .search_box import search_box
-from .task_list import TaskList, TaskQuery
+from .task_list import TaskQuery
 
-
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
-    """One schedule in short."""
-
-    name: str
-    url: str
-    when: str
-    next_run_at: datetime | None
-    paused: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How a queue is doing, in a line."""
-
-    oldest: Age | None
-    oldest_inflight: Age | None
-    rates: tuple[Fact, ...]
-    limited: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePage(Page):
-    """How a queue is doing, its tasks, and what it is set to."""
-
-    template: ClassVar[str] = "queue.html"
-    name: str
-    description: str
-    paused: bool
-    resume_at: datetime | None
-    paused_by: Pause | None
-    pause: Confirm | None
-    resume: Confirm | None
-    recount: Confirm | None
-    reindex: Confirm | None
-    tabs: tuple[Tab, ...]
-    as_of: datetime
-    figures: Figures
-    charts: Charts
-    backing_off: str
-    silent: bool
-    listening: Link | None
-    alerts: tuple[AlertNote, ...]
-    actions: tuple[Link, ...]
-    search: SearchBox | None
-    tasks: TaskList | None
-    settings: tuple[Fact, ...]
-    groups: tuple[Fact, ...] | None
-    setting_actions: tuple[Link, ...]
-    schedules: tuple[ScheduleRow, ...]
-    create_schedule: str | None
-    no_schedules: Empty
+TAB: Final = "tab"
 
 
 @routes.get(urls.QUEUE, Permission.READ)
 def show(context: RequestContext) -> Reply:
-    """Show a queue, and a page of the tasks that the address asks for."""
+    """Show a queue: the tasks that the address asks for, or another tab."""
+    queue = context.use.queues.get(context.queue)
+    shows = _TABS.get(context.request.param(TAB))
+    return _tasks(context, queue) if shows is None else shows(context, queue)
+
+
+def _page(context: RequestContext, queue: Queue, template: str, **shown: object) -> TemplatePage:
+    """Return a tab of the page of *queue*."""
+    operates = context.allows(Permission.OPERATE, queue.name)
+    paused = queue.settings.dequeuing_settings.dequeuing_paused
+    return TemplatePage(
+        template,
+        **{
+            "title": queue.name,
+            "crumbs": crumbs(context),
+            "queue": queue,
+            "sections": tuple(_sections(context, queue)),
+            "paused_by": pause_of(context, queue) if paused else None,
+            "pause": queue_actions.pause_form(context) if operates and not paused else None,
+            "resume": queue_actions.resume_form(context) if operates and paused else None,
+            **shown,
+        },  # type: ignore[arg-type]
+    )
+
+
+def _sections(context: RequestContext, queue: Queue) -> Iterator[Tab]:
+    """Yield the tabs of the page."""
+    now = context.request.param(TAB)
+    named = {"": "Tasks", "settings": "Settings", "schedules": "Schedules"}
+    if queue.settings.groups is not None:
+        named["turns"] = "Turns"
+    if context.allows(Permission.OPERATE, queue.name):
+        named["repair"] = "Repair"
+    for name, text in named.items():
+        yield Tab(text, context.url(urls.QUEUE, {TAB: name}, queue=queue.name), name == now)
+
+
+def _tasks(context: RequestContext, queue: Queue) -> Reply:
     use = context.use
-    queue = use.queues.get(context.queue)
-    stats = use.stats.of(queue.name)
-    on_duty = use.listening.on_duty_lately()
-    lists = context.allows(Permission.LIST, queue.name)
-    push = use.push_targets.status(queue)
     wanted = TaskQuery(context)
     if wanted.queue not in (None, queue.name) and not wanted.errors:
         return Redirect(context.url(urls.QUEUE, wanted.query(), queue=wanted.queue))
+    stats = use.stats.of(queue.name)
+    on_duty = use.listening.on_duty_lately()
+    lists = context.allows(Permission.LIST, queue.name)
     tasks = task_list.tasks(context, queue, wanted, stats.counts) if lists else None
-    operates = context.allows(Permission.OPERATE, queue.name)
-    paused = queue.settings.dequeuing_settings.dequeuing_paused
-    return QueuePage(
-        title=queue.name,
+    return _page(
+        context,
+        queue,
+        "queue.html",
         http_status=400 if wanted.errors else 200,
-        crumbs=crumbs(context),
-        name=queue.name,
-        description=queue.settings.description,
-        paused=paused,
-        resume_at=queue.resume_at,
-        paused_by=pause_of(context, queue) if paused else None,
-        pause=queue_actions.pause_form(context) if operates and not paused else None,
-        resume=queue_actions.resume_form(context) if operates and paused else None,
-        recount=queue_actions.recount_form(context) if operates else None,
-        reindex=queue_actions.reindex_form(context)
-        if operates and queue.settings.indexed_fields
-        else None,
-        tabs=_tabs(context, stats, wanted),
+        tabs=_states(context, stats, wanted),
         as_of=stats.as_of,
-        figures=Figures(
-            waiting(stats.age_of_oldest_ready),
-            waiting(stats.age_of_oldest_inflight),
-            _rates(stats),
-            limits_of(queue),
-        ),
+        ages={
+            "Oldest ready": waiting(stats.age_of_oldest_ready),
+            "Oldest in flight": waiting(stats.age_of_oldest_inflight),
+        },
+        figures=tuple(_figures(queue, stats)),
         charts=charting.drawn(context, stats, on_duty, wanted.query()),
-        backing_off=_backing_off(push),
+        backing_off=_backing_off(context, queue),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
-        listening=_listening(context, queue, on_duty) if lists else None,
+        workers=_workers(context, queue, on_duty) if lists else None,
         alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         actions=action_pages.under_way(context, queue.name),
         search=search_box(context, wanted, tasks) if tasks else None,
         tasks=tasks,
-        settings=(*_settings(queue), *_target(queue, push), *_told(context, queue)),
-        groups=None if stats.groups is None else tuple(map(_group, stats.groups)),
-        setting_actions=_setting_actions(context, queue.name),
-        schedules=tuple(
-            ScheduleRow(
-                seen.schedule.name,
-                context.url(urls.SCHEDULE, queue=queue.name, name=seen.schedule.name),
-                schedules.when(seen.schedule.settings),
-                seen.next_run_at,
-                seen.schedule.settings.paused,
-            )
-            for seen in use.schedules.of_queue(queue)
-        ),
-        create_schedule=context.url(urls.CREATE_SCHEDULE, {"queue": queue.name})
-        if operates
-        else None,
-        no_schedules=Empty(
-            "Schedules would be here.",
-            f"headrace schedule put {queue.name} nightly --cron '0 3 * * *'",
-        ),
     )
 
 
-def _listening(context: RequestContext, queue: Queue, on_duty: OnDuty) -> Link | None:
+def _workers(context: RequestContext, queue: Queue, on_duty: OnDuty) -> Link | None:
     """Return the link to the workers of *queue*; None where it is pushed to a target."""
     if queue.settings.target is not None:
         return None
@@ -164,7 +109,7 @@ def _listening(context: RequestContext, queue: Queue, on_duty: OnDuty) -> Link |
     return Link(text, context.url(urls.WORKERS, {"q": f"queue:{queue.name}"}))
 
 
-def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
+def _states(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
     def url(state: str) -> str:
         # The order goes back to what suits the state.
         query = {**wanted.with_state(state), **spans.kept(context)}
@@ -189,137 +134,105 @@ def _tabs(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tupl
     )
 
 
-def _setting_actions(context: RequestContext, queue: str) -> tuple[Link, ...]:
+def _figures(queue: Queue, stats: QueueStats) -> Iterator[Fact]:
+    rates = {
+        "Enqueued": stats.rates.enqueued,
+        "Started": stats.rates.dequeued,
+        "Succeeded": stats.rates.succeeded,
+        "Moved on": stats.rates.moved,
+        "Failed": stats.rates.failed,
+    }
+    for name, value in rates.items():
+        if value or name != "Moved on":  # most queues never do that
+            yield Fact(name, f"{formatting.rate(value)}/s")
+    if limits := limits_of(queue):
+        yield Fact("Limits", limits)
+
+
+def _backing_off(context: RequestContext, queue: Queue) -> str:
+    push = context.use.push_targets.status(queue)
+    if push is None or not push.busy:
+        return ""
+    return (
+        f"Backing off: target answered {push.busy}; {push.allowed} of {push.most} slots, "
+        "+1 each second. No attempt is used."
+    )
+
+
+# -- other tabs ------------------------------------------------------------------------------------
+
+
+def _tab(context: RequestContext, queue: Queue, **shown: object) -> Reply:
+    parts = {"facts": (), "actions": (), "forms": (), "table": None, "empty": None}
+    return _page(context, queue, "queue_tab.html", **{**parts, **shown})
+
+
+def _settings(context: RequestContext, queue: Queue) -> Reply:
     offered = (
         (Permission.ADMINISTER, "Edit settings", urls.SETTINGS, False),
         (Permission.OPERATE, "Purge…", urls.PURGE, True),
         (Permission.ADMINISTER, "Delete queue…", urls.DELETE_QUEUE, True),
     )
-    return tuple(
-        Link(text, context.url(url, context.onward, queue=queue), danger=danger)
+    links = tuple(
+        Link(text, context.url(url, context.onward, queue=queue.name), danger=danger)
         for needs, text, url, danger in offered
-        if context.allows(needs, queue)
+        if context.allows(needs, queue.name)
+    )
+    return _tab(context, queue, facts=queue_facts.settings(context, queue), actions=links)
+
+
+def _turns(context: RequestContext, queue: Queue) -> Reply:
+    groups = context.use.stats.of(queue.name).groups or ()
+    return _tab(
+        context,
+        queue,
+        facts=tuple(map(queue_facts.group, groups)),
+        empty=None if groups else Empty("No task waits for its turn."),
     )
 
 
-def _rates(stats: QueueStats) -> tuple[Fact, ...]:
-    rates = stats.rates
-    each = (
-        ("enqueued", rates.enqueued),
-        ("started", rates.dequeued),
-        ("succeeded", rates.succeeded),
-        ("moved on", rates.moved),
-        ("failed", rates.failed),
-    )
-    return tuple(
-        Fact(name, f"{formatting.rate(value)}/s")
-        for name, value in each
-        if value or name != "moved on"  # most queues never do that
-    )
-
-
-def _group(one: GroupGlance) -> Fact:
-    turns = f"{formatting.number(one.turns)} of the next turns"
-    rate = f"{formatting.rate(one.dequeued)}/s"
-    oldest = f"oldest due for {formatting.duration(round(one.age, 1))}"
-    blocked = "" if one.blocked is None else f"; must wait: {one.blocked.why}"
-    return Fact(one.group_key or "without a key", f"{turns}, {rate}, {oldest}{blocked}")
-
-
-def _shares(groups: GroupSettings) -> str:
-    more = f", {formatting.number(len(groups.weights))} weighted" if groups.weights else ""
-    limit = groups.max_inflight_per_group
-    most = f", at most {formatting.number(limit)} of each in flight" if limit else ""
-    halts = ", a dead task halts its group" if groups.on_dead is OnDead.HALT else ""
-    return f"{groups.mode}{more}{most}{halts}"
-
-
-def _backing_off(push: PushStatus | None) -> str:
-    if push is None or not push.busy:
-        return ""
-    return (
-        f"The target answers {push.busy}: {push.allowed} of {push.most} requests are under way at"
-        " once, one more each second. No attempt is used."
-    )
-
-
-def _target(queue: Queue, push: PushStatus | None) -> tuple[Fact, ...]:
-    target = queue.settings.target
-    if target is None or push is None:
-        return ()
-    codes = ", ".join(
-        f"{code}: {formatting.number(count)}" for code, count in sorted(push.codes.items())
-    )
-    latency = "none yet"
-    if push.p50 is not None and push.p99 is not None:
-        latency = f"{formatting.duration(push.p50)}, at 99 % {formatting.duration(push.p99)}"
-    return (
-        Fact("Target", target.shown),
-        Fact("Requests at once", formatting.number(target.max_concurrency)),
-        Fact("Time for one", duration_text(target.timeout_in_seconds)),
-        Fact("Its headers", ", ".join(target.headers) or "none"),
-        Fact("Dispatchers now", formatting.number(push.running)),
-        Fact("Answers", codes or "none yet"),
-        Fact("Latency", latency),
-    )
-
-
-def _indexed(context: RequestContext, queue: Queue) -> str:
-    """Return what tasks are found by in one look, and what will be once it is built."""
-    ready = context.use.inspect.indexed(queue)
-    return ", ".join(
-        field if field in ready else f"{field} (being built)"
-        for field in queue.settings.indexed_fields
-    )
-
-
-def _told(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
-    def named(queue: str | None) -> str:
-        known = queue is not None and context.allows(Permission.READ, queue)
-        return str(queue) if known else "a queue of others"
-
-    facts = []
+def _repair(context: RequestContext, queue: Queue) -> Reply:
+    context.require(Permission.OPERATE, queue.name)
+    text = "Sets the counters from the tasks in the index. Do this if a number is wrong."
+    forms = [(text, queue_actions.recount_form(context))]
     if queue.settings.indexed_fields:
-        facts.append(Fact("Indexed", _indexed(context, queue), code=True))
-    if (on_end := queue.settings.on_end) is not None:
-        ends = " and ".join(state.lower() for state in on_end.states)
-        facts.append(Fact("Told of ends", f"{named(on_end.queue)}, of those that end {ends}"))
-    if (alerts := queue.settings.alerts) is not None:
-        limits = ((one, alerts.limit(one)) for one in Threshold)
-        when = " or ".join(limit_words(one, limit) for one, limit in limits if limit is not None)
-        facts.append(Fact("Told of alerts", f"{named(alerts.queue)}, when {when}"))
-    return tuple(facts)
+        text = "Builds the index of tags and payload fields again. Searches wait until it is built."
+        forms.append((text, queue_actions.reindex_form(context)))
+    return _tab(context, queue, forms=forms)
 
 
-def _own_settings(settings: QueueSettings) -> Iterator[Fact]:
-    """Yield what the declared settings say; the description is under the heading."""
-    for one in own_settings(QueueSettings):
-        value = one.value_in(settings)
-        if one.kind is Kind.TEXT:
-            if value and one.name != "description":
-                yield Fact(one.about.title, value)
-        elif not value and one.about.zero:
-            yield Fact(one.about.title, one.about.zero)
-        else:
-            words = duration_text if one.kind is Kind.SECONDS else formatting.number
-            yield Fact(one.about.title, words(value))
+def _schedules(context: RequestContext, queue: Queue) -> Reply:
+    found = context.use.schedules.of_queue(queue)
 
+    def coming(seen: Seen) -> Cell:
+        if seen.schedule.settings.paused:
+            return Note("paused", "warn")
+        return seen.next_run_at or Dim("never again")
 
-def _settings(queue: Queue) -> tuple[Fact, ...]:
-    settings = queue.settings
-    config = settings.dead_letter_queue_config
-    kept = duration_text(config.retention_period_in_seconds)
-    most = f", at most {formatting.number(config.max_size)}" if config.max_size else ""
-    return (
-        *_own_settings(settings),
-        Fact("Retries", formatting.retries(settings.retry_strategy)),
-        Fact("Limits", limits_of(queue) or "none"),
-        Fact("Dead are kept", f"{kept}{most}" if config.enable else "no"),
-        Fact("High tasks ahead by", duration_text(settings.priority.aging_in_seconds))
-        if settings.priority
-        else Fact("Priorities", "none"),
-        Fact("Groups", _shares(settings.groups) if settings.groups else "none"),
-        Fact("Version", formatting.number(queue.version)),
-        Fact("Created", at=queue.created_at),
-        Fact("Changed", at=queue.updated_at),
+    def name(seen: Seen) -> Cell:
+        url = context.url(urls.SCHEDULE, queue=queue.name, name=seen.schedule.name)
+        return Link(seen.schedule.name, url)
+
+    columns: Columns[Seen] = {
+        "name": Column("Name", cell=name),
+        "when": Column("When", cell=lambda seen: schedules.when(seen.schedule.settings)),
+        "next": Column("Next run", cell=coming),
+    }
+    create = context.url(urls.CREATE_SCHEDULE, {"queue": queue.name})
+    may = context.allows(Permission.OPERATE, queue.name)
+    command = f"headrace schedule put {queue.name} nightly --cron '0 3 * * *'"
+    return _tab(
+        context,
+        queue,
+        table=table("schedules", columns, found) if found else None,
+        empty=None if found else Empty("No schedules yet.", command),
+        actions=(Link("Create a schedule", create),) if may else (),
     )
+
+
+_TABS: Final[Mapping[str, Callable[[RequestContext, Queue], Reply]]] = {
+    "settings": _settings,
+    "schedules": _schedules,
+    "turns": _turns,
+    "repair": _repair,
+}

@@ -69,8 +69,7 @@ def save(context: RequestContext) -> Reply:
             queue = context.use.queues.get(context.queue)
         else:
             done = Flash("done", f"Settings of {context.queue} saved as version {saved.version}.")
-            here = context.place(context.url(urls.QUEUE, queue=context.queue))
-            return Redirect(here, done)
+            return Redirect(_tab(context), done)
     return _diff(context, queue, base=base, mine=mine, version=version)
 
 
@@ -120,20 +119,24 @@ def _base(context: RequestContext) -> Texts:
 def _form(
     context: RequestContext, texts: Texts, errors: FormErrors, *, base: Texts, version: int
 ) -> TemplatePage:
-    here = context.url(urls.QUEUE, queue=context.queue)
     return TemplatePage(
         "settings.html",
         title=f"Edit settings of {context.queue}",
         http_status=400 if errors else 200,
         crumbs=crumbs(context, context.queue),
         action=context.url(urls.SETTINGS, queue=context.queue),
-        back=here,
+        back=_tab(context),
         hidden=_carried(base, version),
         groups=tuple(
             (title, tuple(one.field(texts[one.name], errors.of(one.name)) for one in settings))
             for title, settings in GROUPS
         ),
     )
+
+
+def _tab(context: RequestContext) -> str:
+    """Return the tab of the queue that shows its settings, or the page that led here."""
+    return context.back or context.url(urls.QUEUE, {"tab": "settings"}, queue=context.queue)
 
 
 def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:

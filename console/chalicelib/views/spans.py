@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, Self
 
 from .. import formatting, urls
+from ..charts import Tick
 from ..forms import FormErrors
 from ..parts import Tab
 from ..request_context import RequestContext
@@ -21,6 +22,11 @@ COMPARE: Final = "compare"
 NAMES: Final = (SPAN, FROM, TO, COMPARE)
 _POINTS: Final = 90  # of a chart, where a step may be chosen
 _STEPS: Final = (60, 120, 300, 600, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400)
+_TICKS: Final = (
+    60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
+    86_400, 172_800, 604_800, 1_209_600, 2_419_200,
+)  # fmt: skip
+_TICKS_AT_MOST: Final = 5
 _LEAST: Final = timedelta(minutes=10)
 _MOST: Final = timedelta(days=90)
 _MINUTE: Final = timedelta(minutes=1)
@@ -96,10 +102,27 @@ class Period:
         """What a number of one step is of."""
         return "a minute" if self.step == 60 else f"in {formatting.duration(self.step)}"  # noqa: PLR2004
 
+    def ticks(self) -> tuple[Tick, ...]:
+        """Return round times of its axis, about five."""
+        last = self.since + timedelta(seconds=self._length)
+        step = next((one for one in _TICKS if self._length <= one * _TICKS_AT_MOST), _TICKS[-1])
+        first = math.ceil(self.since.timestamp() / step) * step
+        instants = range(first, int(last.timestamp()) + 1, step)
+        found = (datetime.fromtimestamp(instant, UTC) for instant in instants)
+        return tuple(
+            Tick(self.place(at), f"{at:%d %b}" if at.hour == at.minute == 0 else f"{at:%H:%M}")
+            for at in found
+        )
+
+    @property
+    def _length(self) -> float:
+        """Seconds between its first step and its last."""
+        steps = math.ceil((self.until - self.since).total_seconds() / self.step)
+        return self.step * max(steps - 1, 1)
+
     def place(self, at: datetime) -> float:
         """Return where on the axis *at* is: 0 is the first step, 1 the last."""
-        length = (self.until - self.since).total_seconds() - self.step
-        return (at - self.since).total_seconds() / max(length, self.step)
+        return (at - self.since).total_seconds() / self._length
 
     def earlier(self, by: timedelta) -> "Period":
         """Return the same some time before."""

@@ -49,7 +49,7 @@ _TIMES: Final = {
     "": "When",
     "SCHEDULED": "Due",
     "READY": "Due since",
-    "INFLIGHT": "Lease ends",
+    "INFLIGHT": "Running for",
     "SUCCEEDED": "Succeeded",
     "DEAD": "Died",
 }
@@ -214,8 +214,7 @@ def tasks(
         if operates and (rows or cursor) and wanted.where != EVERY_TASK
         else None,
         matching_actions=tuple(
-            Choice(each.name, f"{formatting.upon(each.verb, 'all that match')}…", each.danger)
-            for each in fits
+            Choice(each.name, f"{formatting.upon(each.verb, 'all')}…", each.danger) for each in fits
         ),
         matched=_matched(len(rows), wanted, counts, whole=whole),
         snippets=()
@@ -254,12 +253,13 @@ def _why_all(queue: Queue, wanted: TaskQuery, *, by_creation: bool, by_state: bo
 
 
 def _matched(shown: int, wanted: TaskQuery, counts: Mapping[Status, int], *, whole: bool) -> str:
-    """Return how many tasks match: exactly where that is known, and else that it is not."""
-    if whole:
-        return f"{formatting.count_of(shown, 'task')} match{'es' if shown == 1 else ''}"
-    if not wanted.narrowed:
-        return f"{formatting.count_of(_to_look_at(wanted, counts), 'task')} match, as counted above"
-    return f"{formatting.number(shown)} match on this page; a dry run counts all"
+    """Return how many tasks match; a plus says that there are more."""
+    if wanted.where == EVERY_TASK:
+        return formatting.count_of(sum(counts.values()), "task")
+    if whole or wanted.narrowed:
+        more = "" if whole else "+"
+        return f"{formatting.number(shown)}{more} match{'es' if whole and shown == 1 else ''}"
+    return f"{formatting.number(_to_look_at(wanted, counts))} match"
 
 
 def _to_look_at(wanted: TaskQuery, counts: Mapping[Status, int]) -> int:
@@ -282,6 +282,6 @@ def _empty(queue: str, wanted: TaskQuery) -> Empty:
     if wanted.state:
         return Empty(f"No task of {queue} is {wanted.state.lower()} now.")
     return Empty(
-        "Tasks would be here. None is kept now.",
+        "No tasks yet.",
         f'headrace enqueue {queue} \'{{"hello": "world"}}\'',
     )

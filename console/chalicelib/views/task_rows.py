@@ -14,7 +14,7 @@ from headrace.domain.query import Query
 from headrace.domain.task import State, Status, Task
 
 from .. import formatting
-from ..calls import CallLine, call_line
+from ..calls import CallLine, Progress, call_line, progress_of
 from ..parts import Heading, Link
 from ..request_context import RequestContext
 from . import columns
@@ -23,7 +23,7 @@ from .navigation import tag_links, task_url
 
 _MEANS: Final = {
     State.ENQUEUED: "due",
-    State.INFLIGHT: "lease ends",
+    State.INFLIGHT: "running for",
     State.SUCCEEDED: "succeeded",
     State.DEAD: "died",
 }
@@ -32,6 +32,8 @@ _MEANS: Final = {
 @dataclass(frozen=True, slots=True)
 class TaskRow:
     """One task in a list; ``at`` is its state's own time, ``at_means`` says which.
+
+    ``progress`` is how far a running task is.
 
     ``terms`` are those of a query by which it, and others like it, would be found.
     """
@@ -49,6 +51,7 @@ class TaskRow:
     priority: str = ""
     terms: tuple[str, ...] = ()
     call: CallLine | None = None
+    progress: Progress | None = None
 
 
 def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
@@ -67,18 +70,19 @@ def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
         priority=task.priority or "",
         terms=tuple(_terms_of(task)),
         call=call_line(task.payload),
+        progress=progress_of(task.own_progress) if task.state is State.INFLIGHT else None,
     )
 
 
 def _own_time(task: Task) -> datetime:
     """Return the time that a list shows, which is not always the one that it is sorted by.
 
-    A task with a turn is sorted by that, and a lease may have been extended.
+    A task with a turn is sorted by that, and one in flight by the end of its lease.
     """
     if task.state is State.ENQUEUED:
         return task.due_at
     if task.state is State.INFLIGHT:
-        return task.lease_expires_at or task.scheduled_at
+        return task.started_at or task.scheduled_at
     return task.scheduled_at
 
 

@@ -15,6 +15,7 @@ from headrace.client.calls import (
     ApiCall,
     CallChain,
     CallStep,
+    ListPage,
     PagedCall,
     SteppedCall,
     queues,
@@ -88,63 +89,51 @@ monotonic: Final = time.monotonic
 # ----------------------------------------------------------------------------- lists and long calls
 
 
-def answers(chain: CallChain[S]) -> Stream[S]:
-    """Send call after call of *chain*; find each answer."""
+def answers(
+    chain: CallChain[S], values: Callable[[S], Sequence[Any]] = lambda answer: (answer,)
+) -> Stream[Any]:
+    """Send call after call of *chain*; find the *values* of each answer, or the answer."""
     cursor: str | None = None
     while True:
-        step: S = yield chain.at(cursor)
-        yield Found((step,))
-        cursor = step.cursor
+        answer: S = yield chain.at(cursor)
+        yield Found(values(answer))
+        cursor = answer.cursor
         if cursor is None:
             return
 
 
 def entries(pages: PagedCall[T]) -> Stream[T]:
     """Find the entries of a list, page after page, in constant memory."""
-    cursor: str | None = None
-    while True:
-        page = yield pages.at(cursor)
-        yield Found(page.entries)
-        cursor = page.cursor
-        if cursor is None:
-            return
+    return answers(pages, lambda page: page.entries)
 
 
 def every_entry(pages: PagedCall[T]) -> Operation[list[T]]:
     """Return all entries of a list."""
-    found: list[T] = []
-    cursor: str | None = None
-    while True:
-        page = yield pages.at(cursor)
-        found += page.entries
-        cursor = page.cursor
-        if cursor is None:
-            return found
+    found: list[ListPage[T]] = yield from _every_answer(pages)
+    return [one for page in found for one in page.entries]
 
 
 def so_far(steps: SteppedCall[S]) -> Stream[S]:
     """Find, after each call, the total of the answers so far."""
-    total: S | None = None
-    cursor: str | None = None
-    while True:
-        step: S = yield steps.at(cursor)
-        total = step if total is None else steps.total([total, step])
-        yield Found((total,))
-        cursor = step.cursor
-        if cursor is None:
-            return
+    found: list[S] = []
+
+    def total(answer: S) -> tuple[S]:
+        found[:] = [steps.total([*found, answer])]
+        return (found[0],)
+
+    return answers(steps, total)
 
 
 def whole(steps: SteppedCall[S]) -> Operation[S]:
     """Return the total of all answers."""
+    return steps.total((yield from _every_answer(steps)))
+
+
+def _every_answer(chain: CallChain[S]) -> Operation[list[S]]:
     found: list[S] = []
-    cursor: str | None = None
-    while True:
-        step: S = yield steps.at(cursor)
-        found.append(step)
-        cursor = step.cursor
-        if cursor is None:
-            return steps.total(found)
+    while not found or found[-1].cursor is not None:
+        found.append((yield chain.at(found[-1].cursor if found else None)))
+    return found
 
 
 def sent(call: ApiCall[T]) -> Operation[T]:

@@ -31,6 +31,7 @@ from headrace.domain.errors import (
     NotFound,
     Unavailable,
 )
+from headrace.domain.retry import RetryStrategy
 from headrace.outbox.rows import calls_of
 from headrace.outbox.table import OutboxRow, OutboxTable, RowFault, SettledRows
 from headrace.safe_logging import safe_logger
@@ -46,7 +47,7 @@ UNDONE: Final = frozenset({"FAILED", "REFUSED"})
 """The outcomes in `Relay.drain` of rows without a task."""
 
 _LONGEST_REST: Final = 60.0
-_FIRST_REST: Final = 1.0
+_REST: Final = RetryStrategy(base_seconds=1, max_delay_seconds=_LONGEST_REST, jitter=0.25)
 _BATCH_BYTES: Final = limits.BODY_BYTES - 1024  # the brackets around the entries
 _KEY_BYTES: Final = 16
 _ENTRY: Final = re.compile(r"tasks\[(\d+)\]")
@@ -63,9 +64,8 @@ class _Rest:
 
     def again(self, now: float, spread: float, least: float = 0.0) -> float:
         """Extend the backoff; return its seconds."""
-        grown = min(_LONGEST_REST, _FIRST_REST * 2.0 ** min(self.times, 20))
-        seconds = max(least, grown * (0.75 + spread / 2))
         self.times += 1
+        seconds = max(least, _REST.delay_seconds(self.times, spread))
         self.until = now + seconds
         return seconds
 

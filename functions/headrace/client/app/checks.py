@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from headrace.domain import limits
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.retry import Backoff, RetryStrategy
-from headrace.domain.task import Priority
+from headrace.domain.settings import Kind, own_settings
 from headrace.domain.task_fields import TaskField
 
 Duration: TypeAlias = float | timedelta  # a number is seconds
@@ -113,11 +113,6 @@ def one_of(field: str, value: object, words: type[W]) -> W:
         raise wrong(field, f"must be one of {known}, not {value!r:.140}") from None
 
 
-def priority(field: str, value: object) -> Priority:
-    """Return *value* as a priority.  Raises InvalidRequest."""
-    return one_of(field, value, Priority)
-
-
 def retries(field: str, value: object) -> int:
     """Return *value* as a number of retries.  Raises InvalidRequest."""
     if isinstance(value, RetryStrategy):
@@ -143,17 +138,11 @@ def retry_strategy(field: str, value: object) -> RetryStrategy:
             _right(f"{field}.intervals[{place}]", fault)
     elif value.intervals:
         raise wrong(f"{field}.intervals", "must be empty unless kind is intervals")
-    for name, bounds in _RETRY.items():
-        _right(f"{field}.{name}", limits.number_fault(getattr(value, name), bounds))
+    for one in own_settings(RetryStrategy):
+        if one.kind is not Kind.WORD:
+            fault = limits.number_fault(getattr(value, one.name), one.within)
+            _right(f"{field}.{one.name}", fault)
     return value
-
-
-_RETRY: Final[Mapping[str, limits.Bounds]] = {
-    "max_retries": limits.MAX_RETRIES,
-    "base_seconds": limits.BASE_SECONDS,
-    "max_delay_seconds": limits.RETRY_DELAY_SECONDS,
-    "jitter": limits.JITTER,
-}
 
 
 def _right(field: str, fault: str | None) -> None:

@@ -13,7 +13,7 @@ from headrace.client.codec import JsonValue
 from headrace.client.sending import NewTask
 from headrace.domain import limits
 from headrace.domain.retry import RetryStrategy
-from headrace.domain.task import DedupeUntil, KeyHeld, Level, Overwritable
+from headrace.domain.task import DedupeUntil, KeyHeld, Level, Overwritable, Priority
 from headrace.domain.task_fields import SetBy, texts
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "max_retries": checks.retries,
     "retry_strategy": checks.retry_strategy,
     "lease_seconds": _within(limits.KEEPALIVE_SECONDS),
-    "priority": checks.priority,
+    "priority": partial(checks.one_of, words=Priority),
     "batches": lambda _, value: tuple(value),
 }
 """How each option is checked; the check returns the value in seconds, or as an object."""

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from headrace.cli.commands import options, query_option, split, tag_option
 from headrace.cli.params import INSTANT, PRIORITY
+from headrace.client.calls.many import TaskFilters
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
 from headrace.domain.query import read
@@ -68,17 +69,8 @@ filter_options: Final = options(
 
 def take_filters(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the filters from the options of a command, and return the given ones."""
-    found = {
-        "state": ",".join(_states(given.pop("state"))) or None,
-        "tags": given.pop("tags"),
-        **{
-            name: given.pop(name)
-            for name in (
-                *("worker", "scheduled_after", "scheduled_before"),
-                *("min_attempts", "error", "priority", "group_key", "query"),
-            )
-        },
-    }
+    found = {name: given.pop(name) for name in TaskFilters.__annotations__}
+    found["state"] = ",".join(_states(found["state"])) or None
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -239,10 +239,6 @@ class AppClients:
         if self._url:
             self._url = absolute_url(self._url, self.folder)
 
-    def check_kept(self, queue: str, seconds: float) -> None:
-        """Check that *queue* knows finished tasks for *seconds*.  Raises InvalidRequest."""
-        self.queues.check_kept(queue, seconds)
-
     def close(self) -> None:
         """Close the client that was made here."""
         if self._own_client and self._client is not None:

@@ -321,7 +321,7 @@ class TaskFunction(Runnable, TaskCaller[P, R], Generic[C, V, P, R]):
         key_of, seconds = self._key, options.given.get("unique_for")
         if seconds is not None:
             key_of = self._unique_key
-            self._clients.check_kept(queue, seconds)
+            self._clients.queues.check_kept(queue, seconds)
         if "dedupe_key" not in options.given and (key := key_of(given)) is not None:
             options = Options(dedupe_key=key).over(options)
         options.check_key()

@@ -51,7 +51,7 @@ class Ran:
 
     @property
     def failed(self) -> int:
-        """How many attempts ended FAILED, retries to come or not."""
+        """How many attempts ended FAILED, with or without a retry."""
         return self._count["FAILED"]
 
     @property
@@ -61,17 +61,17 @@ class Ran:
 
     @property
     def released(self) -> int:
-        """How many attempts put their task off without counting."""
+        """How many attempts released their task, which uses no attempt."""
         return self._count["RELEASED"]
 
     @property
     def lost(self) -> int:
-        """How many attempts changed nothing, because their lease was lost but by a cancel."""
+        """How many attempts had no effect, because their lease was lost without a cancel."""
         return sum(not (attempt.counted or attempt.cancelled) for attempt in self.attempts)
 
     @property
     def cancelled(self) -> int:
-        """How many attempts changed nothing, because their task was cancelled."""
+        """How many attempts had no effect, because their task was cancelled."""
         return sum(attempt.cancelled for attempt in self.attempts)
 
     @property
@@ -84,7 +84,7 @@ class Ran:
         return len(self.attempts)
 
     def __iter__(self) -> Iterator[Attempt]:
-        """Go through the attempts."""
+        """Return an iterator over the attempts."""
         return iter(self.attempts)
 
     def __add__(self, other: "Ran") -> "Ran":

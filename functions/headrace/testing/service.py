@@ -1,4 +1,4 @@
-"""The whole service in memory: the API over SQLite in memory, with a manual clock."""
+"""A service in memory: the API over SQLite in memory, with a manual clock."""
 
 import asyncio
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ REQUEST_TAKES: Final = timedelta(milliseconds=1)
 TIMERS_EVERY: Final = timedelta(minutes=1)
 _SHARD: Final = "memory"
 _ALL_WRITES: Final = 2**31
-_RETRIES: Final = 30  # no try waits, and an unlucky seed should not end a story
+_RETRIES: Final = 30  # no try waits, and an unlucky seed must not end a test
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class MemoryService:
         clock: the clock of the service; by default one that starts at a fixed instant.
         seed: the seed of the random numbers of the service.
         key: the admin key of ``service.client``.
-        lake: the folder to which the timers write raw changes; none by default.
+        lake: the folder to which the timers write raw changes, if any.
 
     """
 
@@ -275,9 +275,9 @@ class MemoryService:
         return self.clock.now.timestamp()
 
     def pass_time(self, pause: Pause) -> None:
-        """Work on what is ready for the apps that are served, or pass time until something is.
+        """Run the ready tasks of the apps that are served, or pass time until one is ready.
 
-        Raises RuntimeError if nothing is left that could end a wait without a timeout.
+        Raises RuntimeError if no task is left that could end a wait without a timeout.
         """
         if pause.number > LIMIT:
             raise RuntimeError(f"after {LIMIT} looks {pause.waiting_for!r} has not ended")

@@ -42,7 +42,7 @@ from headrace.wire.tasks import LeasedTask, Reported
 NAME: Final = "test"
 _ALL: Final = 2**31
 LIMIT: Final = 10_000
-"""Attempts after which a story has no end."""
+"""The most attempts of a run, unless the caller sets another limit."""
 _AGAIN_SECONDS: Final = 1.0  # until a time limit is thrown in once more
 _A_MOMENT: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
@@ -79,10 +79,10 @@ class MemoryTables(SqliteStore):
 
 
 class _Control:
-    """The worker's part of an attempt.
+    """The worker's side of an attempt.
 
-    It learns of a cancel as a worker does: with a report of progress, and when a third of the lease
-    is over.  The clock stands still while a handler runs, so it checks this when the handler asks.
+    It notices a cancel as a worker does: with a report of progress, and after a third of the lease.
+    The clock stands still while a handler runs, so this is checked when the handler asks.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class _Control:
                 self.known_cancelled = (
                     self._client.get_task(self._task.id).dead_reason == "cancelled"
                 )
-            except NotFound:  # only an operator ends it while its lease lasts
+            except NotFound:  # only an operator removes a leased task
                 self.known_cancelled = True
         return self.known_cancelled
 
@@ -170,7 +170,7 @@ class Work:
         self._counted_from = 0
 
     def run(self, *, seconds: float | timedelta = 0, until_settled: bool = False) -> Ran:
-        """Run ready tasks for as long as requested, with the hooks of the app."""
+        """Run ready tasks as `MemoryService.run` says, with the hooks of the app."""
         self._app.call_hooks("worker_start")
         self._app.call_hooks("process_start")
         try:
@@ -187,7 +187,7 @@ class Work:
         if step:
             self._tick()
         self._work()
-        in_vain = 0
+        idle_rounds = 0
         while True:
             now = clock.now
             moment = self.next_due(ticks=now < end) if until_settled or now < end else None
@@ -196,18 +196,19 @@ class Work:
             if moment is None:
                 return Ran(tuple(self._attempts))
             if now < end:
-                self._counted_from = len(self._attempts)  # this story ends with its time
+                self._counted_from = len(self._attempts)  # the run ends with its time
             clock.forward_to(moment)
             self._tick()
             before = len(self._attempts)
             if self._may_give(*self._app.queues):
                 self._work()
-            in_vain = 0 if now < end or len(self._attempts) > before else in_vain + 1
-            if in_vain > self._limit:
+            is_idle = now >= end and len(self._attempts) == before
+            idle_rounds = idle_rounds + 1 if is_idle else 0
+            if idle_rounds > self._limit:
                 raise RuntimeError(f"due tasks were not delivered in {self._limit} dequeues")
 
     def _work(self) -> None:
-        """Run tasks until all queues are empty, and no batch has a callback to enqueue."""
+        """Run tasks until all queues are empty and all callbacks of batches have run."""
         before = -1
         while before < len(self._attempts):
             before = len(self._attempts)
@@ -254,7 +255,7 @@ class Work:
 
         try:
             (result,) = send_each(self._service, task.queue, sent[:1], instead, within=math.inf)
-        except NotFound:  # its queue is gone, which a worker only logs
+        except NotFound:  # a worker only logs that its queue was deleted
             return Attempt(task, report, "NOT_FOUND")
         if result is None:
             return Attempt(task, sent[-1], "INVALID")

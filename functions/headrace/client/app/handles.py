@@ -31,7 +31,7 @@ _ELSEWHERE: Final = {
 """What other task queues call it, and what to write here."""
 
 
-class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
+class _WithClient(Enqueued, frozen=True, kw_only=True, dict=True):
     """The outcome of an entry, with the client that sent it."""
 
     @classmethod
@@ -68,7 +68,7 @@ class _Held(Enqueued, frozen=True, kw_only=True, dict=True):
         return self.id
 
 
-class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
+class EnqueuedTask(_WithClient, Generic[T_co], frozen=True, kw_only=True, dict=True):
     """The outcome of an enqueued call, and its task.
 
     After DUPLICATE and EXISTING it is the existing task.
@@ -108,7 +108,7 @@ class EnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
         return self._client.cancel_task(self._task_id(), reason=reason)
 
 
-class AsyncEnqueuedTask(_Held, Generic[T_co], frozen=True, kw_only=True, dict=True):
+class AsyncEnqueuedTask(_WithClient, Generic[T_co], frozen=True, kw_only=True, dict=True):
     """The same for the event loop of the call."""
 
     @property

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from headrace.client.calls import ApiCall, CallFailed
 from headrace.client.codec import PLAIN, Codec
-from headrace.client.connections import Unanswered
 from headrace.client.filling import BatchFields, BatchWriter
+from headrace.client.http import HttpCalls, Sleep, Unanswered
 from headrace.client.methods import ClientMethods
 from headrace.client.operations import Blocking, Found, FromClient, Operation, Pause, Step, Stream
 from headrace.client.settings import RETRIES, ClientSettings
@@ -22,8 +22,6 @@ from headrace.domain.errors import HeadraceError
 
 if TYPE_CHECKING:
     import httpx2 as httpx
-
-    from headrace.client.http import Sleep
 
 T = TypeVar("T")
 
@@ -56,14 +54,11 @@ class Client(ClientMethods):
         codec: Codec = PLAIN,
         retries: int = RETRIES,
         transport: "httpx.BaseTransport | None" = None,
-        sleep: "Sleep" = time.sleep,
+        sleep: Sleep = time.sleep,
     ) -> None:
-        # HTTP takes as long to import as all else together: not before it is needed.
-        from headrace.client import http  # noqa: PLC0415 (see above)
-
         self.settings = ClientSettings.of(url, key, timeout=timeout)
         self.codec = codec
-        self._calls = http.HttpCalls(self.settings, codec, retries=retries)
+        self._calls = HttpCalls(self.settings, codec, retries=retries)
         self._sleep = sleep
         self._new_connections = partial(self._calls.connections, transport)
         self._connect()

@@ -7,8 +7,8 @@ knows a repeat; where it has none, it is repeated only if it surely did not happ
 
 import random
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -25,14 +25,6 @@ from headrace.client.calls import (
     no_text,
 )
 from headrace.client.codec import Codec
-from headrace.client.connections import (
-    MOST_CONNECTIONS,
-    AsyncConnections,
-    Connections,
-    ReceivedAnswer,
-    SentRequest,
-    Unanswered,
-)
 from headrace.client.embedding import async_connections_to, connections_to
 from headrace.client.settings import ClientSettings
 from headrace.domain import errors
@@ -56,6 +48,10 @@ T = TypeVar("T")
 Sleep: TypeAlias = Callable[[float], None]
 AsyncSleep: TypeAlias = Callable[[float], Awaitable[None]]
 
+CONNECT_WITHIN: Final = 5.0
+"""Seconds until there is a connection, or less where a try may take less."""
+
+MOST_CONNECTIONS: Final = 100
 
 _LONGEST_WAIT: Final = 10.0  # seconds between two tries
 _REDIRECTED: Final = 300
@@ -80,6 +76,62 @@ _BY_CODE: Final = {
 
 _SPREAD: Final = RetryStrategy(base_seconds=0.1, max_delay_seconds=_LONGEST_WAIT / 2, jitter=1)
 """Any wait up to 0.2 s after the first try, up to twice as long after each further one."""
+
+
+class Unanswered(Exception):
+    """A request got no answer; ``sent`` is False where the service surely never had it."""
+
+    def __init__(self, error: Exception, *, sent: bool) -> None:
+        """Say why: as *error* does, else by its kind."""
+        super().__init__(str(error) or type(error).__name__)
+        self.sent = sent
+
+
+class SentRequest(Protocol):
+    """A request that goes out."""
+
+    @property
+    def headers(self) -> MutableMapping[str, str]: ...
+
+
+class ReceivedAnswer(Protocol):
+    """What came back; the names of headers are asked for as ``X-Request-Id`` is written."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def content(self) -> bytes: ...
+
+
+class _Connections(Protocol):
+    """What makes requests."""
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: dict[str, str],
+        timeout: float,
+    ) -> SentRequest: ...
+
+
+class Connections(_Connections, Protocol):
+    """What sends them.  Raises Unanswered."""
+
+    def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  as build_request() returns it
+    def close(self) -> None: ...
+
+
+class AsyncConnections(_Connections, Protocol):
+    """The same for an event loop."""
+
+    async def send(self, request: Any) -> ReceivedAnswer: ...  # noqa: ANN401  as in Connections
+    async def aclose(self) -> None: ...
 
 
 class HttpCalls:

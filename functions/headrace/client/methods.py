@@ -23,13 +23,13 @@ from headrace.client.calls import (
     work,
 )
 from headrace.client.codec import Codec
+from headrace.client.http import HttpCalls
 from headrace.client.operations import Operation, Stream
 from headrace.client.settings import ClientSettings
 
 if TYPE_CHECKING:
     from headrace.client.aio import AsyncClient
     from headrace.client.client import Client
-    from headrace.client.http import HttpCalls
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class ClientMethods:
 
     settings: ClientSettings
     codec: Codec
-    _calls: "HttpCalls"
+    _calls: HttpCalls
 
     @property
     def url(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import httpx2 as httpx
 
-from headrace.client.connections import CONNECT_WITHIN, MOST_CONNECTIONS, Unanswered
+from headrace.client.http import CONNECT_WITHIN, MOST_CONNECTIONS, Unanswered
 from headrace.domain.errors import InvalidRequest
 
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)

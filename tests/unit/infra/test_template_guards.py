@@ -1,6 +1,5 @@
 """What stands before the functions of template.yaml, and what a small account does without."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from infra import PROJECT_ROOT
 from infra.template import SPARK, WAF, Template, load_template
 
 DOOR = {("GET", "/console/sign-in"), ("POST", "/console/sign-in")}
-POLICY_BYTES = 20_480  # Lambda's limit of who may call a function
 
 
 def properties(template: Template, resource: str) -> dict[str, Any]:
@@ -65,34 +63,7 @@ def test_a_nested_stack_has_every_parameter_that_its_template_takes(
     assert nested["Parameters"].keys() == load_template(path)["Parameters"].keys()
 
 
-def resource_policy(function: str, events: dict[str, Any]) -> dict[str, Any]:
-    """Return the policy that Lambda keeps for API Gateway's rights, with the longest names."""
-    region, account = "ap-southeast-1", "123456789012"
-    partition, stack = "aws-us-gov", "headrace-production-eu" + "-" * 41
-    name = f"{stack}-{function}-1A2B3C4D5E6F"[-64:].rjust(64, "f")  # Lambda's longest name
-    statements = []
-    for event in events.values():
-        of = event["Properties"]
-        path = of["Path"].replace("{proxy+}", "*")
-        route = ("*" if of["Method"] == "ANY" else of["Method"]) + path
-        source = f"arn:{partition}:execute-api:{region}:{account}:a1b2c3d4e5/*/{route}"
-        statements.append(
-            {
-                "Sid": "s" * 100,  # Lambda's longest
-                "Effect": "Allow",
-                "Principal": {"Service": "apigateway.amazonaws.com"},
-                "Action": "lambda:InvokeFunction",
-                "Resource": f"arn:{partition}:lambda:{region}:{account}:function:{name}",
-                "Condition": {"ArnLike": {"AWS:SourceArn": source}},
-            }
-        )
-    return {"Version": "2012-10-17", "Id": "default", "Statement": statements}
-
-
 @pytest.mark.parametrize("function", ["ApiFunction", "ConsoleFunction"])
-def test_a_functions_routes_fit_the_policy_that_lets_api_gateway_call_it(
-    template: Template, function: str
-) -> None:
-    policy = resource_policy(function, properties(template, function)["Events"])
-
-    assert len(json.dumps(policy)) < POLICY_BYTES / 2  # over it the stack fails
+def test_a_function_has_few_routes(template: Template, function: str) -> None:
+    """Each needs up to 1,000 bytes of the policy that lets API Gateway call it, of 20,480."""
+    assert len(properties(template, function)["Events"]) <= 10

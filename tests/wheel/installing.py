@@ -1,7 +1,4 @@
-"""Building sdist and wheel, and what an environment holds with them.
-
-`python -m tests.wheel.installing` prints, for each way to install, packages and megabytes.
-"""
+"""Building sdist and wheel, and the packages of an environment with them."""
 
 import os
 import re
@@ -9,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,21 +21,10 @@ _LIST: Final = """
 import importlib.metadata, pathlib
 for one in importlib.metadata.distributions():
     files = [pathlib.Path(one.locate_file(file)) for file in one.files or ()]
-    there = [file for file in files if file.is_file()]
-    made = sum(file.stat().st_size for file in there if file.suffix == ".pyc")
-    print(one.name, sum(file.stat().st_size for file in there) - made, made)
+    sizes = [file.stat().st_size for file in files if file.is_file() and file.suffix != ".pyc"]
+    print(one.name, sum(sizes))
 """
 _OF_PYTHON: Final = {"pip", "setuptools"}
-WAYS: Final = ("", "[dynamodb]", "[server]")
-
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """What one distribution takes, in bytes: its own files, and what Python makes of them."""
-
-    name: str
-    files: int
-    bytecode: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +61,11 @@ class Environment:
         except RuntimeError:
             run([sys.executable, "-m", "pip", "--python", str(self.python), "install", *words])
 
-    def packages(self) -> list[Package]:
-        """List what is installed, save what came with the environment; the largest first."""
+    def packages(self) -> dict[str, int]:
+        """Return the bytes of each installed package, except those that came with Python."""
         lines = run([str(self.python), "-c", _LIST]).splitlines()
-        found = [Package(name, int(own), int(made)) for name, own, made in map(str.split, lines)]
-        ours = [package for package in found if package.name not in _OF_PYTHON]
-        return sorted(ours, key=lambda package: -package.files)
+        sizes = {name: int(size) for name, size in map(str.split, lines)}
+        return {name: size for name, size in sizes.items() if name not in _OF_PYTHON}
 
 
 def build(folder: Path) -> tuple[Path, Path]:
@@ -133,28 +117,3 @@ def bare() -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("HEADRACE_", "PYTHON"))
     }
-
-
-def main() -> None:
-    """Print the table."""
-    with tempfile.TemporaryDirectory() as folder:
-        _, wheel = build(Path(folder))
-        for number, extras in enumerate(WAYS):
-            made = environment(Path(folder, f"venv-{number}"))
-            made.install(wheel, extras)
-            found = made.packages()
-            files, bytecode = (
-                sum(getattr(package, kind) for package in found) for kind in ("files", "bytecode")
-            )
-            print(
-                f"headrace{extras}: {len(found) - 1} dependencies, {files / 1e6:.1f} MB,"
-                f" with bytecode {(files + bytecode) / 1e6:.1f} MB"
-            )
-            for package in found:
-                print(
-                    f"  {package.name:<24} {package.files / 1e6:6.2f} {package.bytecode / 1e6:6.2f}"
-                )
-
-
-if __name__ == "__main__":
-    main()

@@ -27,7 +27,7 @@ from headrace.store.call_scope import Meter, acting, metered
 
 from . import urls
 from .kept_forms import RESUME, go_on, kept_form, shown_again
-from .pages import BouncePage, ErrorPage, Flash, Frame, PageCost, Who
+from .pages import Flash, Frame, PageCost, TemplatePage, Who, error_page
 from .parts import Link
 from .render import etag, render
 from .request import ConsoleRequest, read_request
@@ -164,7 +164,8 @@ def _redirect_to_sign_in(context: RequestContext) -> Reply:
         flash = Flash("failed", "Your session had ended, so nothing was done. Sign in again.")
         return Redirect(context.url(urls.SIGN_IN), flash)
     if from_elsewhere(request) and SESSION not in request.cookies:
-        return BouncePage(title="Opening", url=request.target)
+        # Browsers withhold strict cookies from a request that another site began.
+        return TemplatePage("bounce.html", title="Opening", url=request.target)
     return Redirect(context.url(urls.SIGN_IN, {"next": request.target}))
 
 
@@ -278,7 +279,7 @@ def _refusal(
     """Answer with the error page."""
     at = urls.Urls.of(call.event)
     signing = Link("Sign in", at.to(urls.SIGN_IN))
-    page = ErrorPage.of(
+    page = error_page(
         error,
         request_id=call.request_id,
         acted=call.event["requestContext"]["httpMethod"] == "POST",

@@ -6,11 +6,11 @@ happens until the visitor sends the form again.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain.limits import utf8_bytes
 
-from .pages import Page
+from .pages import TemplatePage
 from .parts import Choice, Confirm, Hidden, Link
 from .request import ConsoleRequest, Values
 from .request_context import TOKEN, RequestContext, elsewhere
@@ -36,15 +36,6 @@ class KeptForm:
         return signing.write(FIELD, [self.target, {name: [*v] for name, v in self.fields.items()}])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GoOnPage(Page):
-    """The page after the sign-in: back to the form, or send it again if it has no page."""
-
-    template: ClassVar[str] = "go_on.html"
-    detail: str
-    form: Confirm
-
-
 def kept_form(request: ConsoleRequest, signing: CookieSigning) -> KeptForm | None:
     """Return the form of *request*; None for a form of another site or one that is too long."""
     token = request.given(TOKEN)
@@ -67,7 +58,7 @@ def read_kept(text: str, signing: CookieSigning) -> KeptForm | None:
             return None
 
 
-def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> GoOnPage:
+def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> TemplatePage:
     """Return the page from which the visitor continues with *kept*."""
     target = context.request.urls.safe_next(kept.target)
     hidden = tuple(Hidden(name, text) for name, texts in kept.fields.items() for text in texts)
@@ -79,7 +70,7 @@ def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> GoOnPag
     choice = "Back to the form" if has_page else "Send it again"
     back = Link("Cancel", context.request.urls.root)
     form = Confirm(target, (Choice("", choice),), back, hidden=hidden)
-    return GoOnPage(title="Signed in", detail=detail, form=form)
+    return TemplatePage("go_on.html", title="Signed in", detail=detail, form=form)
 
 
 def shown_again(context: RequestContext) -> RequestContext:

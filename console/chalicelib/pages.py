@@ -5,9 +5,9 @@ A page is a frozen dataclass with exactly what its template may use; it stands i
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
-from headrace.domain.errors import FieldError, HeadraceError
+from headrace.domain.errors import HeadraceError
 
 from . import formatting
 from .parts import Link
@@ -110,38 +110,18 @@ class Frame:
     request_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorPage(Page):
-    """What happened, what was not done, and the id to look for in the logs."""
-
-    template: ClassVar[str] = "error.html"
-    detail: str
-    not_done: str
-    fields: tuple[FieldError, ...]
-    request_id: str
-    way_on: Link
-
-    @classmethod
-    def of(cls, error: HeadraceError, *, request_id: str, acted: bool, way_on: Link) -> Self:
-        """Return the page for *error*; *acted* when the request was an action."""
-        broken = error.status >= _FAILED
-        not_done = "Nothing was changed."
-        if acted and broken:
-            not_done = "The change may have been made: check before you try again."
-        return cls(
-            title=_NAMES.get(error.status, error.title),
-            http_status=error.status,
-            detail=formatting.sentence(error.detail),
-            not_done=not_done,
-            fields=tuple(wrong for wrong in error.errors if wrong.message not in error.detail),
-            request_id=request_id,
-            way_on=way_on,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BouncePage(Page):
-    """Reloads itself: browsers withhold strict cookies from a request that another site began."""
-
-    template: ClassVar[str] = "bounce.html"
-    url: str
+def error_page(error: HeadraceError, *, request_id: str, acted: bool, way_on: Link) -> TemplatePage:
+    """Return the page for *error*, with the id to look for in the logs; *acted*: by an action."""
+    not_done = "Nothing was changed."
+    if acted and error.status >= _FAILED:
+        not_done = "The change may have been made: check before you try again."
+    return TemplatePage(
+        "error.html",
+        title=_NAMES.get(error.status, error.title),
+        http_status=error.status,
+        detail=formatting.sentence(error.detail),
+        not_done=not_done,
+        fields=tuple(wrong for wrong in error.errors if wrong.message not in error.detail),
+        request_id=request_id,
+        way_on=way_on,
+    )

@@ -96,6 +96,20 @@ def test_home_shows_the_ten_worst_and_leads_to_the_others(admin: Browser) -> Non
     assert list(troubles(admin.get(more.attributes["href"]))) == names
 
 
+def test_the_bar_has_six_places_and_the_menu_the_keys(admin: Browser) -> None:
+    def places(browser: Browser) -> list[str]:
+        page = browser.get("/console").page
+        menu = page.one("details", class_="who").all("a")
+        return [a.text for a in page.one("nav", class_="places").all("a") + menu]
+
+    six = ["Queues", "Errors", "Workers", "Schedules", "Workflows", "Activity"]
+    assert places(admin) == [*six, "Keys"]
+    assert places(admin.as_role(Role.VIEWER)) == six[:-1]
+    assert places(admin.as_role(Role.PRODUCER)) == ["Queues", "Schedules", "Workflows"]
+    assert "Proof" not in admin.get("/console").text
+    assert "Pipelines" not in admin.get("/console").text
+
+
 def test_a_pause_says_why_at_home_on_its_queue_and_in_the_audit(admin: Browser) -> None:
     admin.queue()
     operator = admin.as_role(Role.OPERATOR)

@@ -120,6 +120,7 @@ def test_a_proof_that_holds_says_when_and_of_what(admin: Browser, lake: FolderLa
     text = admin.get("/console/proof").text
     assert "No changes were recorded." in text
     assert "changes since 2026-11-21" in text
+    assert "Proof" in [a.text for a in admin.get("/console").page.one("footer").all("a")]
 
 
 def test_findings_are_listed_by_kind_with_links_to_their_tasks(

@@ -20,7 +20,8 @@ def moving(filled: Browser) -> Browser:
 
 
 def test_flows_are_told_in_a_picture_and_in_a_table(moving: Browser) -> None:
-    page = moving.get("/console/pipelines").page
+    [tab] = [a for a in moving.get("/console").page.all("a") if a.text == "Pipelines"]
+    page = moving.get(tab.attributes["href"]).page
 
     assert [row.text for row in page.one("tbody").all("tr")] == [
         "mail ngsi.notify 3 3",

@@ -19,6 +19,7 @@ def test_the_bar_of_actions_says_how_many_match(filled: Browser, query: str, say
     filled.put("mail", *['{"to": "eve"}'] * 3, tags={"service": "smartcity"})
     filled.record()
 
+    assert "all that match" not in filled.get("/console/queues/mail").text
     page = filled.get(f"/console/queues/mail{query}").page
     assert page.one("span", class_="matched").text == says
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from headrace.domain.access import Permission
-from headrace.domain.errors import InvalidRequest, NotFound
+from headrace.domain.errors import NotFound
 from headrace.domain.times import duration_text
 from headrace.ops.operators.snoozes import SECONDS, Snooze
 
@@ -56,15 +56,12 @@ def snooze(context: RequestContext) -> Reply:
         context.use.snoozes.wake(context.queue, name)
         return Redirect(back, Flash("done", f"“{word}” of {context.queue} shows again."))
     seconds = errors.length("snooze_for", context.request.given("snooze_for"), SECONDS)
+    reason = errors.reason(context.request.given("reason"))
     if seconds is None:
         errors.add("snooze_for", "is needed")
+    if seconds is None or errors:
         return ask_snooze(context, errors)
-    reason = context.request.given("reason")
-    try:
-        context.use.snoozes.snooze(context.queue, name, seconds, reason=reason)
-    except InvalidRequest as error:
-        errors.take(error, otherwise="reason")
-        return ask_snooze(context, errors)
+    context.use.snoozes.snooze(context.queue, name, seconds, reason=reason)
     done = f"“{word}” of {context.queue} is snoozed for {duration_text(seconds)}."
     return Redirect(back, Flash("done", done))
 

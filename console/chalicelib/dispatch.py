@@ -265,6 +265,7 @@ def _bare_frame(at: urls.Urls, call: _ConsoleCall) -> Frame:
         script=_served(at, "console.js"),
         icon=_served(at, "icon.svg"),
         keys=_served(at, "keys.js"),
+        completing=_served(at, "search.js"),
         request_id=call.request_id,
     )
 

@@ -96,6 +96,7 @@ class Frame:
     script: str
     icon: str
     keys: str = ""
+    completing: str = ""
     token: str = ""
     who: Who | None = None
     nav: tuple[Link, ...] = ()

@@ -150,9 +150,9 @@ class Empty:
 class SearchBox:
     """The search box above a list: the query as typed, its error, and its terms.
 
-    ``terms`` are links to the same list without that term; ``suggestions`` whole queries, each
-    longer by a term; ``hidden`` is what the address keeps besides the query.  ``things`` names the
-    rows, ``keys`` are the beginnings of terms, and ``example`` is a query.
+    ``terms`` are links to the same list without that term; ``suggestions`` are terms that
+    a script completes; ``hidden`` is what the address keeps besides the query.  ``things`` names
+    the rows, ``keys`` are the beginnings of terms, and ``example`` is a query.
     """
 
     action: str

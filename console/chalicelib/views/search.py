@@ -26,9 +26,10 @@ from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, table, times
 from .lists import LISTS
 from .navigation import queue_link, tag_links, task_url
-from .search_box import TASK_KEYS, TASKS
+from .search_box import TASK_KEYS, TASKS, task_terms
 
 _FEW: Final = 5  # of each kind that a name finds
+_NAMES: Final = 100  # of queues and of workers that are suggested
 _ENOUGH: Final = 250  # tasks after which a search waits for a click
 
 
@@ -225,6 +226,7 @@ def _page(
             terms=tuple(
                 Link(text, url(query.query_text(rest))) for text, rest in query.terms_of(asked)
             ),
+            suggestions=tuple(_suggested(context)),
             things="queues",
             example=TASKS,
             keys=("queue:", *TASK_KEYS),
@@ -237,6 +239,16 @@ def _page(
         else "",
         empty=None if tasks or looking or error else _empty(asked, things),
     )
+
+
+def _suggested(context: RequestContext) -> Iterator[str]:
+    yield from task_terms(context)
+    yield "queue:"
+    for queue in context.use.queues.list(limit=_NAMES).shown:
+        yield f"queue:{queue.name}"
+    if context.allows(Permission.LIST):
+        for worker in context.use.workers.list(limit=_NAMES).shown:
+            yield term_text("worker", worker.heartbeat.name)
 
 
 def _empty(asked: Query, things: list[_Thing]) -> Empty | None:

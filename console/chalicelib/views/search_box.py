@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from headrace.domain import query
+from headrace.domain.access import Permission
 from headrace.domain.query import Query
-from headrace.domain.query_grammar import FIELD
-from headrace.domain.task import Status
+from headrace.domain.query_grammar import FIELD, term_text
+from headrace.domain.task import Priority, Status
 
 from .. import urls
 from ..parts import Hidden, Link, SearchBox
@@ -17,6 +18,8 @@ from .list_search import SEARCHED, SORT, ListSearch
 from .task_list import LIMIT, ORDER, STATE, TaskList, TaskQuery
 
 _SUGGESTED: Final = 20
+_VERSIONS: Final = 5
+_LENGTHS: Final = ("15m", "1h", "1d", "7d")
 TASKS: Final = "task:mail.send tag:tenant=acme error:Timeout OR error:Refused after:1h"
 TASK_KEYS: Final = (
     "state:", "tag:key=value", "task:", "error:", "payload.path:", "version:", "worker:", "id:",
@@ -42,7 +45,7 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
             Link(text, url({**wanted.query(), SEARCHED: query.query_text(rest)}))
             for text, rest in terms
         ),
-        suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in _terms(wanted, found)),
+        suggestions=(*task_terms(context, context.queue), *_often(wanted, found)),
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=url({STATE: wanted.state}) if wanted.narrowed or wanted.errors else None,
         example=TASKS,
@@ -50,14 +53,26 @@ def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> S
     )
 
 
-def _terms(wanted: TaskQuery, found: TaskList) -> Iterator[str]:
-    """Yield terms that would narrow what was *found*, the most frequent first."""
-    if not wanted.where.states:
-        yield from (f"state:{word.lower()}" for word in Status)
+def task_terms(context: RequestContext, queue: str = "") -> Iterator[str]:
+    """Yield the keys of a query for tasks, and the values that are known without a look at tasks.
+
+    Versions are those of *queue*, or of all queues.
+    """
+    yield from ("state:", "tag:", "task:", "error:", "payload.", "version:", "worker:", "id:")
+    yield from ("attempts:", "priority:", "group:", "after:", "before:", "fingerprint:")
+    yield from (f"state:{word.lower()}" for word in Status)
+    yield from (f"priority:{level}" for level in Priority)
+    yield from (f"{key}:{length}" for key in ("after", "before") for length in _LENGTHS)
+    versions = context.use.versions.every() if context.allows(Permission.LIST) else []
+    some = [one.name for one in versions if queue in ("", *one.since)][:_VERSIONS]
+    yield from (term_text("version", name) for name in some)
+
+
+def _often(wanted: TaskQuery, found: TaskList) -> Iterator[str]:
+    """Yield the terms of the tasks on the page, the most frequent first."""
     seen = Counter(term for row in found.rows for term in row.terms)
     there = {text for text, _ in query.terms_of(Query(wanted.where))}
-    often = [term for term, _ in seen.most_common(_SUGGESTED) if term not in there]
-    yield from often
+    yield from (term for term, _ in seen.most_common(_SUGGESTED) if term not in there)
 
 
 def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[Row]) -> SearchBox:
@@ -74,7 +89,7 @@ def list_box(context: RequestContext, wanted: ListSearch[Row], found: Iterable[R
         terms=tuple(
             Link(text, wanted.url(**{SEARCHED: rest})) for text, rest in wanted.where.without_each()
         ),
-        suggestions=tuple(f"{wanted.text} {term}".lstrip() for term in often),
+        suggestions=(*(f"{key}:" for key in keys), *often),
         hidden=tuple(Hidden(name, str(value)) for name, value in kept.items() if value),
         clear=context.url(wanted.of.route) if wanted.typed else None,
         things=wanted.of.name if wanted.of.name != "audit" else "entries",

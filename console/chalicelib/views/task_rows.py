@@ -10,6 +10,7 @@ from typing import Final
 
 from headrace.domain import query
 from headrace.domain.filters import TaskFilter
+from headrace.domain.list_query import called_function
 from headrace.domain.query import Query
 from headrace.domain.task import State, Status, Task
 
@@ -87,6 +88,8 @@ def _own_time(task: Task) -> datetime:
 
 
 def _terms_of(task: Task) -> Iterator[str]:
+    if function := called_function(task.payload):
+        yield query.query_text(Query(TaskFilter(payload={"task": function})))
     for key, value in task.tags.items():
         yield query.query_text(Query(TaskFilter(tags={key: value})))
     if task.worker:

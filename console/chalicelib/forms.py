@@ -182,7 +182,7 @@ def number_of_ours(text: str, default: int) -> int:
 def pretty(text: str) -> str:
     """Return JSON with line breaks and indents; other text is returned unchanged.
 
-    Values keep every character: numbers are not converted, so none is rounded.
+    Values keep every character: numbers are not converted and not rounded.
     """
     try:
         return msgspec.json.format(str(text), indent=2)

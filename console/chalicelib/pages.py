@@ -1,6 +1,6 @@
 """The base class of pages, their frame, and the pages without a view.
 
-A page is a frozen dataclass with exactly what its template may use; it stands in its view's module.
+A page is a frozen dataclass with exactly what its template may use, in the module of its view.
 """
 
 from dataclasses import dataclass

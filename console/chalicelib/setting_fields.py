@@ -1,6 +1,6 @@
 """The settings of a queue as form fields.
 
-The fields of retries are also separate, for schedules, which may leave them to the queue.
+Schedules use the fields of retries alone, and may leave them empty.
 """
 
 import re

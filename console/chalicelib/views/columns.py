@@ -1,4 +1,4 @@
-"""Columns of a list: what stands in the cells of a row, and by what the list is sorted.
+"""The columns of a list: the cells of a row, and the keys to sort the list by.
 
 Only a list that is on one page can be sorted: a page of a longer one has the order in which the
 store reads it.
@@ -118,5 +118,5 @@ def head(name: str, column: Column[Row], now: str, url: Callable[[str], str] | N
 
 
 def longer_than_a_page(by: str) -> str:
-    """Return what there is to know of the order of a list of which this is a page."""
+    """Return the note about the order of a list with several pages."""
     return f"Sorted by {by}. Column sorting needs all rows on one page."

@@ -93,7 +93,7 @@ def _task(context: RequestContext) -> Task:
     context.require(Permission.ENQUEUE, task.queue)
     context.require(Permission.DETAILS, task.queue)
     if task.uploaded is not None:
-        raise InvalidRequest.of("payload", "was uploaded: a new task needs an upload of its own")
+        raise InvalidRequest.of("payload", "was uploaded: a new task needs another upload")
     return context.use.texts.shown(task)
 
 
@@ -170,7 +170,7 @@ def _page(context: RequestContext, task: Task, errors: FormErrors, *, status: in
     return ask(
         Question(
             question="Edit and enqueue as new",
-            detail=f"A new task with an id of its own. Task {task.id} stays as it is; its dedupe "
+            detail=f"A new task with another id. Task {task.id} stays as it is; its dedupe "
             "key, retries and lease length stay with it.",
             action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
             button="Review changes",

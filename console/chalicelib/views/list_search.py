@@ -69,7 +69,7 @@ class ListSearch(Generic[Row]):
 
     @property
     def whole(self) -> bool:
-        """Whether all that is meant is on this page: then it can be sorted."""
+        """Whether this page has the whole list, so that it can be sorted."""
         return self._cursor is None and self._context.cursor is None
 
     def url(self, **changed: object) -> str:

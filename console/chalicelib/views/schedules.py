@@ -49,7 +49,7 @@ class _Action:
     danger: bool = False
 
     def fits(self, settings: ScheduleSettings) -> bool:
-        """Tell whether it makes sense for a schedule with these settings."""
+        """Return whether the action is possible for a schedule with these settings."""
         return {"pause": not settings.paused, "resume": settings.paused}.get(self.name, True)
 
 
@@ -59,8 +59,8 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
         _Action("run", "Run now",
                 "Enqueues one task, due now. The next runs stay as they are."),
         _Action("pause", "Pause",
-                "No more runs; missed runs are skipped. Tasks that are enqueued for the next three "
-                "minutes are removed."),
+                "Stops all runs; missed runs are skipped. Tasks that are enqueued for the next "
+                "three minutes are removed."),
         _Action("resume", "Resume", "Runs again from its next time on. Missed runs are skipped."),
         _Action("delete", "Delete",
                 "Deletes the schedule, and its tasks that are not due yet. Tasks that are due "
@@ -115,7 +115,7 @@ def _columns(context: RequestContext) -> Columns[_Row]:
     def coming(row: _Row) -> Cell:
         if row.runs.runs:
             return Fold(row.runs.runs[0].at, row.runs)
-        return Dim("none while paused" if row.schedule.settings.paused else "no more runs")
+        return Dim("none while paused" if row.schedule.settings.paused else "no next run")
 
     return {
         "name": Column("Schedule", lambda row: (row.schedule.name, row.schedule.queue), name),

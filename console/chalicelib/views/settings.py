@@ -1,7 +1,7 @@
-"""A queue's settings: a form, what would change, and then the change.
+"""The settings of a queue: a form, a page with the changes, and then the change.
 
-The values are compared with those in the form when it was opened, so that only edited settings
-change.  If somebody else has saved meanwhile, both sides are shown.
+Only fields that were edited since the form was opened change.  If another person has saved the
+settings since then, the page shows both versions.
 """
 
 import json

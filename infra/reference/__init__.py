@@ -5,6 +5,7 @@ Tables of settings, roles, errors, limits, variables and costs stand in pages, b
 the command are only in the site: ``built`` gives them.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,11 +54,25 @@ def committed() -> Iterator[tuple[Path, str]]:
 
 
 def built() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the pages that only the site has, and the parts of other pages that lead to them."""
-    from infra.reference import commands, http_pages  # noqa: PLC0415  they use this module
+    """Return the files that only the site has, and the parts of other pages that lead to them."""
+    from headrace.http.app import TABLE  # noqa: PLC0415  only the site needs the service
+    from headrace.http.openapi import document  # noqa: PLC0415  likewise
+    from headrace.http.service import render  # noqa: PLC0415  likewise
+    from infra.reference import commands  # noqa: PLC0415  it uses this module
 
-    pages = {**http_pages.pages(), **commands.pages()}
-    return pages, {**commands.parts(), **http_pages.parts()}
+    api = document(TABLE.routes)
+    operations = [
+        (
+            f"[{one['summary']}](openapi.html#{one['operationId']})",
+            code(f"{method.upper()} {path}"),
+            ", ".join(one.get("x-roles", ["no key"])),
+        )
+        for path, methods in api["paths"].items()
+        for method, one in methods.items()
+    ]
+    files = {"openapi.html": render(api), "openapi.json": json.dumps(api, indent=1)}
+    listed = table(("operation", "request", "roles"), operations)
+    return {**files, **commands.pages()}, {**commands.parts(), "operations": listed}
 
 
 def main() -> None:

@@ -68,18 +68,14 @@ def answer(route: ConsoleRoute, event: Mapping[str, Any], request_id: str) -> Co
             )
             context = _enter(request, use)
             made = _finish(_reply(route, context), context, call)
-            _note_refusal(route, context, made)
-            return made
-        except Forbidden as error:
-            made = _refusal(error, context, call)
-            _note_refusal(route, context, made)
-            return made
         except HeadraceError as error:
-            return _refusal(error, context, call)
+            made = _refusal(error, context, call)
         except Exception:  # noqa: BLE001  the edge of the process: logged, and the function lives on
             _log.exception("%s %s failed, request %s", route.method, route.path, request_id)
             failure = HeadraceError("The service failed.")
-            return _refusal(failure, context, call)
+            made = _refusal(failure, context, call)
+        _note_refusal(route, context, made)
+        return made
 
 
 def _enter(request: ConsoleRequest, use: Service) -> RequestContext:
@@ -261,17 +257,9 @@ def _bare_frame(at: urls.Urls, call: _ConsoleCall) -> Frame:
         now=utc_now(),
         environment=call.environment,
         home=at.root,
-        style=_served(at, "console.css"),
-        script=_served(at, "console.js"),
-        icon=_served(at, "icon.svg"),
-        keys=_served(at, "keys.js"),
-        completing=_served(at, "search.js"),
+        files={name: at.to(urls.STATIC, name=one.name) for name, one in assets().items()},
         request_id=call.request_id,
     )
-
-
-def _served(at: urls.Urls, name: str) -> str:
-    return at.to(urls.STATIC, name=assets()[name].name)
 
 
 def _refusal(

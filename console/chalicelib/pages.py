@@ -3,6 +3,7 @@
 A page is a frozen dataclass with exactly what its template may use, in the module of its view.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final
@@ -85,18 +86,15 @@ class PageCost:
 class Frame:
     """Everything around a page.
 
-    ``token`` is what its forms carry, ``undo`` is where the button of a message leads.  ``here``
-    is the address of the page, ``back`` the list from which the visitor came.
+    ``files`` are the addresses of static files by name.  ``token`` is in every form, and ``undo``
+    is the address for the button of a message.  ``here`` is the address of the page, ``back`` the
+    list from which the visitor came.
     """
 
     now: datetime
     environment: str
     home: str
-    style: str
-    script: str
-    icon: str
-    keys: str = ""
-    completing: str = ""
+    files: Mapping[str, str]
     token: str = ""
     who: Who | None = None
     nav: tuple[Link, ...] = ()

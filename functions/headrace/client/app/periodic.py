@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headrace.client.app import checks
 from headrace.client.app.checks import Duration, optional
@@ -15,6 +15,8 @@ from headrace.domain.errors import InvalidRequest
 from headrace.domain.schedule import Missed
 from headrace.domain.task import DedupeUntil, OnExpiry
 from headrace.domain.task_fields import SetBy, texts
+
+Task: TypeAlias = TaskFunction[..., Any, ..., Any]
 
 _CRON_FIELDS: Final = range(5, 8)
 _CRON_CHARACTERS: Final = re.compile(r"[A-Za-z0-9*,/?#\s-]+")
@@ -65,45 +67,33 @@ class Timing:
         checks.one_of("on_expiry", self.on_expiry, OnExpiry)
 
     def every_seconds(self) -> float | None:
-        """The seconds between two ticks, if that is given."""
+        """Return the seconds between two ticks, if they are given."""
         return optional("every", self.every, limits.EVERY_SECONDS)
 
-
-@dataclass(frozen=True, slots=True)
-class Periodic:
-    """A task function and its beat, as a schedule of the function's queue."""
-
-    name: str
-    function: TaskFunction[..., Any, ..., Any]
-    fields: Mapping[str, Any]  # as put_schedule takes them
-
-    @classmethod
-    def of(cls, function: TaskFunction[..., Any, ..., Any], beat: Timing) -> "Periodic":
-        """Check that the beat fits the function.
+    def schedule_of(self, function: Task) -> tuple[str, Fields]:
+        """Return the name and the fields of the schedule of *function*.
 
         Raises TypeError for a name that no schedule can have, InvalidRequest for its arguments.
         """
-        name = beat.name or function.name
+        name = self.name or function.name
         if not limits.NAME_RE.fullmatch(name):
             raise TypeError(f"no schedule can be named {name!r}: give periodic(name=…)")
         declared, given = function.declared, function.declared.given
         if len(given.get("tags", ())) >= limits.TAGS:
-            most = limits.TAGS - 1
-            message = f"must have at most {most} tags for a schedule: one names the app"
+            message = f"must have at most {limits.TAGS - 1} tags for a schedule: one names the app"
             raise checks.wrong("tags", message)
         if "group_key" in given:
             message = "has no meaning for a schedule, whose tasks take no turn; leave it out"
             raise checks.wrong("group_key", message)
-        key = given.get("dedupe_key") or function.dedupe_key(beat.args)
+        key = given.get("dedupe_key") or function.dedupe_key(self.args)
         until = given.get("dedupe_until", DedupeUntil.END)
         if until is DedupeUntil.START and key is None:
             raise checks.wrong("dedupe_until", "needs a dedupe key")
         fields = {
-            "cron": beat.cron,
-            "every_seconds": beat.every_seconds(),
-            "timezone": beat.timezone,
-            "payload": function.envelope(beat.args),
-            "tags": given.get("tags") or None,
+            "cron": self.cron,
+            "every_seconds": self.every_seconds(),
+            "timezone": self.timezone or "UTC",
+            "payload": function.envelope(self.args),
             "dedupe_key": key,
             "dedupe_until": str(until),
             "expires_in_seconds": given.get("expires"),
@@ -111,28 +101,23 @@ class Periodic:
             "retry_strategy": declared.retries(),
             "priority": given.get("priority"),
             **{one.name: given[one.name] for one in texts(SetBy.SCHEDULE) if one.name in given},
-            "missed": str(beat.missed),
-            "on_expiry": str(beat.on_expiry),
+            "missed": str(self.missed),
+            "on_expiry": str(self.on_expiry),
         }
-        return cls(name, function, fields)
-
-    @property
-    def queue(self) -> str:
-        """The queue that the schedule belongs to."""
-        return self.function.queue
+        return name, schedule_fields(fields, given.get("tags") or {})
 
 
 class AppSchedules:
     """The schedules of an app, by queue and name."""
 
     def __init__(self) -> None:
-        self._periodic: dict[ScheduleName, Periodic] = {}
-        self._timings: dict[Callable[..., Any], list[Timing]] = {}  # of what is no task yet
+        self._schedules: dict[ScheduleName, tuple[Task, Fields]] = {}
+        self._timings: dict[Callable[..., Any], list[Timing]] = {}  # of functions that are no tasks
 
     @property
     def declared(self) -> Mapping[ScheduleName, Fields]:
         """Their fields by path."""
-        return {key: _by_path(each.fields) for key, each in self._periodic.items()}
+        return {key: fields for key, (_, fields) in self._schedules.items()}
 
     def check(self) -> None:
         """Raise InvalidRequest for a periodic function that is no task."""
@@ -140,31 +125,24 @@ class AppSchedules:
             raise InvalidRequest(f"{name_of(function)} is periodic but no task: add @app.task")
 
     def declare(self, target: Callable[..., Any], timing: Timing) -> None:
-        """Add a schedule of a task, or of a function that is going to be one.
+        """Add a schedule of a task, or of a function that will be a task.
 
-        Raises ValueError when the queue has a schedule of this name.
+        Raises ValueError if the queue has a schedule of this name.
         """
         if not isinstance(target, TaskFunction):
             self._timings.setdefault(target, []).append(timing)
             return
-        made = Periodic.of(target, timing)
-        if (made.queue, made.name) in self._periodic:
-            raise ValueError(f"two schedules are named {made.name}: give periodic(name=…)")
-        self._periodic[made.queue, made.name] = made
+        name, fields = timing.schedule_of(target)
+        if (target.queue, name) in self._schedules:
+            raise ValueError(f"two schedules are named {name}: give periodic(name=…)")
+        self._schedules[target.queue, name] = target, fields
 
-    def add(self, task: TaskFunction[..., Any, ..., Any]) -> None:
-        """Add what was declared for the function before it was a task."""
+    def add(self, task: Task) -> None:
+        """Add the timings that were declared before the function was a task."""
         for timing in self._timings.pop(task.function, ()):
             self.declare(task, timing)
 
-    def drop(self, task: TaskFunction[..., Any, ..., Any] | None) -> None:
+    def drop(self, task: Task | None) -> None:
         """Drop the schedules of a task that is declared again."""
-        self._periodic = {
-            key: each for key, each in self._periodic.items() if each.function is not task
-        }
-
-
-def _by_path(fields: Mapping[str, Any]) -> Fields:
-    """The *fields* of a schedule by path."""
-    plain = {**fields, "timezone": fields["timezone"] or "UTC"}
-    return schedule_fields(plain, plain.pop("tags") or {})
+        kept = {key: one for key, one in self._schedules.items() if one[0] is not task}
+        self._schedules = kept

@@ -260,15 +260,7 @@ class MemoryService:
 
     def work(self, app: App, *, key: str | None = None, limit: int = LIMIT) -> Work:
         """Return a run of *app*, whose functions keep their client; see `run`."""
-        return Work(
-            app,
-            self.connect(key, codec=app.codec),
-            limit,
-            clock=self.clock,
-            store=self.store,
-            queues=self.use_cases.queues,
-            tick=self.tick,
-        )
+        return Work(self, app, self.connect(key, codec=app.codec), limit)
 
     def seconds(self) -> float:
         """Return the time of the service's clock, in seconds."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.client.app.app import App
 from headrace.client.app.attempts import cancel
@@ -32,12 +32,14 @@ from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
 from headrace.domain.times import instant_of
-from headrace.ops.shared.queues import QueueOperations
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.rows import COLUMNS, Row, task_of
 from headrace.testing.attempts import Attempt, Ran
 from headrace.testing.clock import ManualClock
 from headrace.wire.tasks import LeasedTask, Reported
+
+if TYPE_CHECKING:
+    from headrace.testing.service import MemoryService
 
 NAME: Final = "test"
 _ALL: Final = 2**31
@@ -146,25 +148,12 @@ class _RetryingService(WorkerService):
 
 
 class Work:
-    """One run of an app over a service in memory; see `MemoryService.run`.
+    """One run of an app over *memory*; see `MemoryService.run`."""
 
-    *store* and *queues* show when the next task is due, *tick* runs the timers.
-    """
-
-    def __init__(
-        self,
-        app: App,
-        client: Client,
-        limit: int,
-        *,
-        clock: ManualClock,
-        store: MemoryTables,
-        queues: QueueOperations,
-        tick: Callable[[], object],
-    ) -> None:
-        self._app, self._client, self._limit = app, client, limit
+    def __init__(self, memory: "MemoryService", app: App, client: Client, limit: int) -> None:
+        self._memory, self._app, self._client, self._limit = memory, app, client, limit
         self._service = _RetryingService(client)
-        self._clock, self._store, self._queues, self._tick = clock, store, queues, tick
+        self._clock, self._store = memory.clock, memory.store
         self._attempts: list[Attempt] = []
         self._asked: set[str] = set()
         self._counted_from = 0
@@ -185,7 +174,7 @@ class Work:
         self._service.prepare(self._app, WorkerSettings.of(self._app.queues, name=NAME))
         check_queues(self._service, self._app.queues)
         if step:
-            self._tick()
+            self._memory.tick()
         self._work()
         idle_rounds = 0
         while True:
@@ -198,7 +187,7 @@ class Work:
             if now < end:
                 self._counted_from = len(self._attempts)  # the run ends with its time
             clock.forward_to(moment)
-            self._tick()
+            self._memory.tick()
             before = len(self._attempts)
             if self._may_give(*self._app.queues):
                 self._work()
@@ -214,7 +203,7 @@ class Work:
             before = len(self._attempts)
             self._take_all()
             if any(attempt.task.batches for attempt in self._attempts[before:]):
-                self._tick()
+                self._memory.tick()
 
     def _take_all(self) -> None:
         """Take one task after the other, from each queue in turn, until all are empty."""
@@ -287,7 +276,7 @@ class Work:
         now, store = self._clock.now, self._store
         moments = list(store.first_lapse(self._app.queues).values())
         for name, due_at in store.first_due(self._app.queues, ticks=ticks).items():
-            queue = self._queues.get(name)
+            queue = self._memory.use_cases.queues.get(name)
             if not queue.is_paused(max(now, due_at)):
                 moments.append(due_at)
             elif queue.resume_at is not None:

@@ -13,6 +13,7 @@ from headrace.cli.output import (
     Column,
     answer,
     cell,
+    document,
     done,
     follow,
     listing,
@@ -57,12 +58,11 @@ def show(session: CliSession, id: str) -> None:
     to 250 waiting ones.  If there are more, the output names the commands that show them.
     """
     batch, found = session.client.get_batch(id), session.client.batch_steps(id)
-
-    def for_people() -> None:
+    if session.json:
+        document({"batch": batch, **msgspec.structs.asdict(found)})
+    else:
         table(_COLUMNS, [batch])
         _tree(id, found)
-
-    answer(session, {"batch": batch, **msgspec.structs.asdict(found)}, for_people)
 
 
 @batch_command.command("close", example="headrace batch close night --total 200")

@@ -199,7 +199,7 @@ def _by_ids(
         try:
             by_queue[queue or client.get_task(one, payload=False).queue].append(one)
         except NotFound:
-            yield _bulk_of(one, "NOT_FOUND", matched=0)
+            yield _bulk_of(one, "NOT_FOUND")
     for name, some in by_queue.items():
         yield from client.stream(answers(bulk_tasks(action, name, ids=some, **how)))
 
@@ -209,17 +209,16 @@ def _cancelled(session: CliSession, one: str, reason: str | None) -> Bulk:
     try:
         session.client.cancel_task(one, reason=reason)
     except NotFound:
-        return _bulk_of(one, "NOT_FOUND", matched=0)
+        return _bulk_of(one, "NOT_FOUND")
     except Finished as error:
         return _bulk_of(one, "SKIPPED", error.detail)
-    return _bulk_of(one, "CANCELLED", changed=1)
+    return _bulk_of(one, "CANCELLED")
 
 
-def _bulk_of(
-    id: str, outcome: Any, detail: str | None = None, *, matched: int = 1, changed: int = 0
-) -> Bulk:
+def _bulk_of(id: str, outcome: Any, detail: str | None = None) -> Bulk:
     result = BulkResult(id=id, outcome=outcome, detail=detail)
-    return Bulk(matched=matched, changed=changed, results=[result])
+    matched, changed = outcome != "NOT_FOUND", outcome == "CANCELLED"
+    return Bulk(matched=int(matched), changed=int(changed), results=[result])
 
 
 def _show_outcome(

@@ -231,13 +231,9 @@ def recount(session: CliSession, queue: str) -> None:
     """
     found = follow(session, recount_queue(queue), "Counted", lambda one: sum(one.counts.values()))
 
-    def show_() -> None:
-        columns = ("State", "Tasks", "The counter said")
-        rows(columns, numbers)
-
     numbers = [(str(state), number, found.was[state]) for state, number in found.counts.items()]
     numbers.append(("DEAD, cancelled", found.cancelled, found.was_cancelled))
-    answer(session, found, show_)
+    answer(session, found, lambda: rows(("State", "Tasks", "The counter said"), numbers))
     off = sum(abs(number - was) for _, number, was in numbers)
     result = f"were off by {off:,} and are corrected." if off else "were right."
     session.note(f"The counters {result}")
@@ -324,11 +320,7 @@ def delete(session: CliSession, queue: str, *, dry_run: bool, yes: bool) -> None
 def _would_go(session: CliSession, queue: str, states: list[str]) -> None:
     count = count_of(session, queue, {"state": states})
     by_state = {str(state): number for state, number in count.by_state.items() if state in states}
-
-    def show_() -> None:
-        rows(("State", "Would be deleted"), by_state.items())
-
-    answer(session, count, show_)
+    answer(session, count, lambda: rows(("State", "Would be deleted"), by_state.items()))
 
 
 @queue_command.command("secret", example="headrace queue secret hooks --rotate")

@@ -228,12 +228,8 @@ def _latest(task: Task) -> str | None:
 def count(session: CliSession, /, queue: str, **given: Any) -> None:
     """Count the tasks of a queue."""
     counted = count_of(session, queue, take_filters(given))
-
-    def show_() -> None:
-        states = [(state, number) for state, number in counted.by_state.items()]
-        rows(("State", "Tasks"), [*states, ("total", counted.count)])
-
-    answer(session, counted, show_)
+    shown = [*counted.by_state.items(), ("total", counted.count)]
+    answer(session, counted, lambda: rows(("State", "Tasks"), shown))
 
 
 @task_command.command("explain", example="headrace task explain order-4711")

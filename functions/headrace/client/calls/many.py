@@ -169,12 +169,15 @@ def bulk_tasks(
         "undo_in_seconds": undo_in_seconds,
         "reason": reason,
     }
+
+    def page(**which: Any) -> ApiCall[Bulk]:  # noqa: ANN401  of the body
+        path = path_of("queues", queue, "tasks", action)
+        call = posts(path, reads(Bulk), without_none(**given | which))
+        return replace(call, key=None) if dry_run else call
+
     if ids is None:
         where = filter_body(filters, all=all)
-        return SteppedCall(
-            lambda cursor: bulk_by_filter(action, queue, where, cursor=cursor, **given),
-            _acted_together,
-        )
+        return SteppedCall(lambda cursor: page(filter=where, cursor=cursor), _acted_together)
     # Ids are never dropped in favour of a filter that means every task.
     if filters or all:
         raise InvalidRequest.of("ids", "and filters or all exclude each other")
@@ -188,7 +191,7 @@ def bulk_tasks(
         start = int(place)
         end = start + limits.BULK_IDS
         undo = {"undo_id": undo_id, "undo_in_seconds": None} if undo_id else {}
-        call = bulk_by_ids(action, queue, ids[start:end], **(given | undo))
+        call = page(ids=list(ids[start:end]), **undo)
 
         def read(answer: RawAnswer) -> Bulk:
             done = call.read(answer)
@@ -208,38 +211,6 @@ def _acted_together(pages: Sequence[Bulk]) -> Bulk:
         results=[result for page in pages for result in page.results],
         undo=next((page.undo for page in pages if page.undo), None),
     )
-
-
-def bulk_by_ids(
-    action: ActionName,
-    queue: str,
-    ids: Sequence[str],
-    *,
-    dry_run: bool = False,
-    **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and undo_id
-) -> ApiCall[Bulk]:
-    """Act on up to 250 tasks by id; ``undo_id`` is the undo of an earlier call."""
-    return _bulk(action, queue, {"ids": list(ids), **given}, dry_run=dry_run)
-
-
-def bulk_by_filter(
-    action: ActionName,
-    queue: str,
-    where: Mapping[str, Any],
-    *,
-    dry_run: bool = False,
-    **given: Any,  # noqa: ANN401  as `bulk_tasks` takes them, and cursor
-) -> ApiCall[Bulk]:
-    """Act on one page of the tasks that match a `filter_body`; ``cursor`` is its place."""
-    return _bulk(action, queue, {"filter": where, **given}, dry_run=dry_run)
-
-
-def _bulk(
-    action: ActionName, queue: str, fields: Mapping[str, Any], *, dry_run: bool
-) -> ApiCall[Bulk]:
-    body = without_none(**fields, dry_run=dry_run)
-    call = posts(path_of("queues", queue, "tasks", action), reads(Bulk), body)
-    return replace(call, key=None) if dry_run else call
 
 
 # ------------------------------------------------------------ actions in the background

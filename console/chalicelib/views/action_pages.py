@@ -432,7 +432,8 @@ def _which(run: Action) -> tuple[Fact, ...]:
     facts = [Fact("Queue" if len(run.queues) == 1 else "Queues", ", ".join(run.queues))]
     if run.ids:
         facts.append(Fact("Selected", formatting.count_of(len(run.ids), "task")))
-    for name, value in run.where.fields().items():
+    where = {} if run.ids else run.where.fields()
+    for name, value in where.items():
         text = tags_text(value) if name == "tags" else str(value)
         if name == "state":
             text = text.lower().replace(",", ", ")

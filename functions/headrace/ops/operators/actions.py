@@ -311,7 +311,7 @@ class ActionOperations(ServicePart):
 def entry_of(run: Action) -> AuditRecord:
     """Return the audit entry of *run*; it is complete once *run* is over."""
     where = {
-        **run.where.fields(),
+        **({} if run.ids else run.where.fields()),
         **({"to_queue": run.to_queue} if run.to_queue else {}),
         **({"queues": ",".join(run.queues)} if len(run.queues) > 1 else {}),
         "seen_at": run.as_of.isoformat(),

@@ -23,7 +23,7 @@ from .. import charts, formatting, urls
 from ..cells import Cell, Clip, Code, Dim, Lines, Note, Tag
 from ..forms import number_of_ours
 from ..parts import Choice, Confirm, Empty, Hidden
-from ..request_context import BACK, RequestContext, each
+from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
 from . import columns
 from .action_pages import begin_look, under_way
@@ -38,7 +38,6 @@ _SECTIONS: Final = 50  # of a page
 _SAMPLED: Final = 200  # messages whose function is looked up
 _QUEUES: Final = 2  # that a row names
 _UNCOUNTED: Final = 12
-_LOOK_AT: Final = 100  # tasks of a queue, for a sample
 _MOST: Final = 50  # messages of one form
 _OFFERED: Final = (BulkAction.RESTART, BulkAction.DELETE)
 _NONE: Final = Empty(
@@ -150,11 +149,7 @@ def _alike(fingerprints: Sequence[str]) -> TaskFilter:
 
 def _lines(context: RequestContext, groups: Sequence[ErrorGroup]) -> list[ErrorLine]:
     versions = context.use.versions.every() if groups else []
-    known = groups[:_SAMPLED]
-    found = dict(context.use.errors.samples(context.by, known))
-    past = [one for one in known[:_SECTIONS] if one.fingerprint and one.fingerprint not in found]
-    others = each(lambda group: _another(context, group), past)
-    found |= {fingerprint: [task] for fingerprint, task in others if task is not None}
+    found = context.use.errors.samples(context.by, groups[:_SAMPLED])
     return [_line(group, found.get(group.fingerprint, ()), versions) for group in groups]
 
 
@@ -238,26 +233,6 @@ def _sum(lines: Sequence[ErrorLine]) -> ErrorLine:
         since=first.since if len({line.since for line in lines}) == 1 else "",
         sample="",
     )
-
-
-def _another(context: RequestContext, group: ErrorGroup) -> tuple[str, Task | None]:
-    """Return another task with the error, if one of its queues soon shows one."""
-    states = ("DEAD",) if group.dead else ("pending",)
-    where = TaskFilter(states=states, fingerprint=group.fingerprint)
-    for queue in group.queues:
-        if not (queue.dead if group.dead else queue.retried):
-            continue
-        page = context.use.inspect.list(
-            queue.name,
-            where,
-            descending=True,
-            limit=1,
-            payload=context.allows(Permission.DETAILS, queue.name),
-            look_at=_LOOK_AT,
-            fetch=False,
-        )
-        return group.fingerprint, next(iter(page.tasks), None)
-    return group.fingerprint, None
 
 
 # -- what is shown ---------------------------------------------------------------------------------

@@ -1,18 +1,15 @@
 """`headrace batch`: batches and workflows, and their progress."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import click
 import msgspec
-from rich.text import Text
-from rich.tree import Tree
 
 from headrace.cli.commands import CliGroup, limit_option, query_option, yes_option
 from headrace.cli.output import (
     Column,
     answer,
-    cell,
     document,
     done,
     follow,
@@ -20,12 +17,11 @@ from headrace.cli.output import (
     rows,
     span,
     table,
-    write,
 )
 from headrace.cli.session import CliSession
 from headrace.client.calls.batches import cancel_batch, recount_batch
-from headrace.domain.texts import amount
-from headrace.domain.workflow import WORKFLOW_TAG, part_id, step_tree
+from headrace.domain.texts import amount, escape_unseen
+from headrace.domain.workflow import WORKFLOW_TAG, part_id
 from headrace.wire.batches import BatchStep, BatchSteps
 
 
@@ -54,15 +50,15 @@ def list_batches(
 def show(session: CliSession, id: str) -> None:
     """Show a batch: how many members are live, ended and dead, and its callbacks.
 
-    Its first 100 members follow as a tree: each step of a workflow is under the step before it, up
-    to 250 waiting ones.  If there are more, the output names the commands that show them.
+    Its first 100 members follow, and up to 250 steps of a workflow that wait.  If there are more,
+    the output names the commands that show them.
     """
     batch, found = session.client.get_batch(id), session.client.batch_steps(id)
     if session.json:
         document({"batch": batch, **msgspec.structs.asdict(found)})
     else:
         table(_COLUMNS, [batch])
-        _tree(id, found)
+        _steps(id, found)
 
 
 @batch_command.command("close", example="headrace batch close night --total 200")
@@ -119,21 +115,27 @@ def delete(session: CliSession, id: str, *, yes: bool) -> None:
     done(session, f"Batch {id} is deleted.", {"id": id})
 
 
-def _tree(id: str, found: BatchSteps) -> None:
-    """Print steps as a tree, each under the step before it."""
+def _steps(id: str, found: BatchSteps) -> None:
+    """Print a row for each step, and what is not shown."""
     names = {step.task_id: step.name or step.task_id for step in found.steps}
-    tree = step_tree(found.steps, lambda one: one.task_id, lambda one: one.after)
-    whole = Tree("", hide_root=True)
-    left = [(node, whole, list[str]()) for node in reversed(tree)]
-    while left:
-        node, under, above = left.pop()
-        step = node.step
-        branch = under.add(_step_line(step, [] if step.after == above else step.after, names))
-        left += [(one, branch, [step.task_id]) for one in reversed(node.next)]
-    for line in _left_out(id, found):
-        whole.add(cell(line))
-    if whole.children:
-        write(whole)
+
+    def after(step: BatchStep) -> str:
+        more = f" and {len(step.after) - _NAMES} more" if len(step.after) > _NAMES else ""
+        return ", ".join(names[one] for one in step.after[:_NAMES]) + more
+
+    columns: dict[str, Column] = {
+        "Step": "name",
+        "State": lambda step: (
+            step.status or ("not kept" if step.made else "cancelled" if step.stopped else "waits")
+        ),
+        "Task": lambda step: step.task_id if step.made else None,
+        "Queue": "queue",
+        "After": after,
+    }
+    if found.steps:
+        table(columns, found.steps)
+    for text in _left_out(id, found):
+        click.echo(escape_unseen(text))
 
 
 def _left_out(id: str, found: BatchSteps) -> Iterator[str]:
@@ -150,24 +152,7 @@ def _left_out(id: str, found: BatchSteps) -> Iterator[str]:
         yield f"and more that wait: `headrace batch list --parts --prefix {part_id(id, '')}`"
 
 
-def _step_line(step: BatchStep, after: Sequence[str], names: Mapping[str, str]) -> Text:
-    """Return a step in one line: name, state, task, queue, and the steps before it."""
-    total = "?" if step.part_total is None else step.part_total
-    dead = f", {step.part_dead} dead" if step.part_dead else ""
-    waits = "" if step.made else f"{step.part_ended} of {total} have ended{dead}"
-    more = f" and {len(after) - _NAMES} more" if len(after) > _NAMES else ""
-    named = ", ".join(names[one] for one in after[:_NAMES])
-    gone = "not kept" if step.made else "cancelled" if step.stopped else "waits"
-    state = str(step.status or gone)
-    parts = (
-        *(step.name, state.lower(), step.task_id if step.made else "", step.queue, waits),
-        f"after {named}{more}" if named else "",
-    )
-    return cell("  ".join(filter(None, parts)), _STYLES.get(state, ""))
-
-
 _NAMES: Final = 5  # of the steps before a step
-_STYLES: Final = {"DEAD": "red", "SUCCEEDED": "green"}
 _COLUMNS: Final[dict[str, Column]] = {
     "Batch": "id",
     "Total": lambda one: "open" if one.total is None else one.total,

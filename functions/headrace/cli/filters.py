@@ -1,15 +1,10 @@
-"""The API's filters of tasks as options, and the function that a task calls.
-
-The payload of a call names its function.  The service does not read payloads, so this command
-filters by function itself.
-"""
+"""The API's filters of tasks as options, and the function that a task calls."""
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-import msgspec
 from click.shell_completion import CompletionItem
 
 from headrace.cli.commands import options, query_option, split, tag_option
@@ -18,6 +13,7 @@ from headrace.client.calls.many import TaskFilters
 from headrace.domain.errors import Forbidden
 from headrace.domain.filters import STATE_WORDS
 from headrace.domain.query import read
+from headrace.domain.query_grammar import term_text
 from headrace.wire.tasks import Task
 
 if TYPE_CHECKING:
@@ -36,6 +32,13 @@ def _complete_states(
         if word.lower().startswith(begun.lower())
     ]
 
+
+function_option: Final = click.option(
+    "--task",
+    "function",
+    metavar="NAME",
+    help="Only calls of this function, for example mail.send.",
+)
 
 filter_options: Final = options(
     click.option(
@@ -63,6 +66,7 @@ filter_options: Final = options(
         help="Only this priority.",
     ),
     click.option("--group-key", metavar="KEY", help="Only this group."),
+    function_option,
     query_option("state:dead tag:tenant=acme payload.order:77"),
 )
 
@@ -71,7 +75,14 @@ def take_filters(given: dict[str, Any]) -> dict[str, Any]:
     """Remove the filters from the options of a command, and return the given ones."""
     found = {name: given.pop(name) for name in TaskFilters.__annotations__}
     found["state"] = ",".join(_states(found["state"])) or None
+    found["query"] = query_of(given.pop("function"), found["query"])
     return {name: value for name, value in found.items() if value is not None}
+
+
+def query_of(function: str | None, query: str | None = None) -> str | None:
+    """Return *query* limited to the calls of *function*, if it is given."""
+    term = None if function is None else term_text("task", function)
+    return " ".join(filter(None, (term, query))) or None
 
 
 def with_states(where: dict[str, Any], states: str) -> dict[str, Any]:
@@ -106,48 +117,19 @@ def described(where: Mapping[str, Any]) -> str:
     return ", ".join(parts) or "all"
 
 
-class _FunctionCall(msgspec.Struct):
-    task: str | None = None
-
-
-_reads: Final = msgspec.json.Decoder(_FunctionCall)
-
-function_option: Final = click.option(
-    "--task",
-    "function",
-    metavar="NAME",
-    help="Only calls of this function, for example mail.send; the command filters them itself.",
-)
-
-
-def function_of(task: Task) -> str | None:
-    """Return the name of the function that *task* calls; None for a raw or unreadable payload."""
-    try:
-        return _reads.decode(task.payload_json).task
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
 def list_calls(
-    client: "Client",
-    queue: str,
-    *,
-    function: str | None = None,
-    payload: bool = False,
-    **filters: Any,
+    client: "Client", queue: str, *, payload: bool = False, **filters: Any
 ) -> Iterator[Task]:
-    """Yield tasks with their payloads if the key may see them; with *function* only its calls.
+    """Yield tasks with their payloads if the key may see them.
 
-    Raises Forbidden if the key may not, and *payload* or *function* was given.
+    Raises Forbidden if the key may not, and *payload* or a filter needs them.
     """
     tasks: Iterator[Task] = client.list_tasks(queue, **filters, payload=True)
     try:
         first = list(islice(tasks, 1))
     except Forbidden:
-        if payload or function is not None:
+        if payload:
             raise
         yield from client.list_tasks(queue, **filters)
         return
-    for task in chain(first, tasks):
-        if function is None or function_of(task) == function:
-            yield task
+    yield from chain(first, tasks)

@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-from rich.tree import Tree
 
 from headrace.cli.commands import SHOWN
 from headrace.cli.session import CliSession
@@ -254,7 +253,7 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
     write(made)
 
 
-def write(made: Table | Tree) -> None:
+def write(made: Table) -> None:
     """Print it; without trailing spaces unless stdout is a terminal."""
     out = console()
     if out.is_terminal:

@@ -11,8 +11,6 @@ from headrace.cli.bulk import cancel, delete, move, restart, trigger
 from headrace.cli.commands import SHOWN, CliGroup, limit_option, queue_argument
 from headrace.cli.filters import (
     filter_options,
-    function_of,
-    function_option,
     list_calls,
     take_filters,
 )
@@ -34,6 +32,7 @@ from headrace.cli.params import TIME
 from headrace.cli.session import CliSession, Exit, Failed
 from headrace.cli.watching import tail
 from headrace.domain import limits
+from headrace.domain.list_query import called_function
 from headrace.domain.task import State
 from headrace.domain.task_fields import TITLED
 from headrace.domain.texts import amount, escape_unseen
@@ -126,7 +125,6 @@ def wait(session: CliSession, id: str, *, most: float | None) -> Exit:
 @click.option(
     "--order", type=click.Choice(["asc", "desc"]), help="Order by time within a state: asc."
 )
-@function_option
 @click.option("--all-ticks", is_flag=True, help="Show every future tick of a schedule.")
 @click.option("--payload", is_flag=True, help="With payloads.")
 @limit_option
@@ -137,7 +135,6 @@ def list_(
     queue: str,
     *,
     order: Literal["asc", "desc"] | None,
-    function: str | None,
     all_ticks: bool,
     payload: bool,
     limit: int | None,
@@ -151,17 +148,13 @@ def list_(
     client = session.client
     if session.json:
         page = min(limits.LIST_PAGE, limit or limits.LIST_PAGE)
-        tasks: Iterator[Task] = (
-            client.list_tasks(queue, **where, payload=payload, limit=page)
-            if function is None
-            else list_calls(client, queue, **where, function=function)
-        )
+        tasks = client.list_tasks(queue, **where, payload=payload, limit=page)
         for task in islice(tasks, limit):
             line(task if payload else fields_of(task, "payload"))
         return
     most = limit or SHOWN
-    page = limits.LIST_PAGE if function else min(limits.LIST_PAGE, most + 1)
-    listed = list_calls(client, queue, **where, function=function, payload=payload, limit=page)
+    page = min(limits.LIST_PAGE, most + 1)
+    listed = list_calls(client, queue, **where, payload=payload, limit=page)
     later: dict[str, list[datetime]] = {}
     if not all_ticks:
         listed = _without_later_ticks(listed, later)
@@ -194,7 +187,7 @@ def _table(tasks: Sequence[Task], *, payload: bool) -> None:
     """Print *tasks* as a table, without empty columns."""
     columns: dict[str, list[object]] = {
         "ID": [task.id for task in tasks],
-        "Task": [function_of(task) for task in tasks],
+        "Task": [called_function(bytes(task.payload_json).decode()) for task in tasks],
         "Status": [task.status for task in tasks],
         "Due": [task.scheduled_at for task in tasks],
         "Priority": [task.priority for task in tasks],

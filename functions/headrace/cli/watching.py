@@ -18,7 +18,7 @@ from rich.text import Text
 
 from headrace.cli import params
 from headrace.cli.commands import CliCommand, queue_argument, queue_names
-from headrace.cli.filters import function_of, function_option, list_calls
+from headrace.cli.filters import function_option, list_calls, query_of
 from headrace.cli.output import (
     cell,
     console,
@@ -35,6 +35,7 @@ from headrace.cli.params import INSTANT
 from headrace.cli.session import CliSession
 from headrace.client.client import Client
 from headrace.domain.errors import RateLimited, Unavailable
+from headrace.domain.list_query import called_function
 from headrace.domain.texts import escape_unseen
 from headrace.wire.queues import Stats
 from headrace.wire.tasks import Task
@@ -172,12 +173,12 @@ def tail(
     """
     client, out = session.client, console()
     seen: OrderedDict[str, object] = OrderedDict()
-    began = since or client.health().now
+    began, query = since or client.health().now, query_of(function)
     last = began
     for _ in _polls(looks, interval):
         now = client.health().now
         after = max(began, last - _OVERLAP)
-        for at, task in _changed_tasks(client, queue, after, seen, now=now, function=function):
+        for at, task in _changed_tasks(client, queue, after, seen, now=now, query=query):
             if session.json:
                 line(fields_of(task, "payload"))
             else:
@@ -193,7 +194,7 @@ def _changed_tasks(
     seen: OrderedDict[str, object],
     *,
     now: datetime,
-    function: str | None,
+    query: str | None,
 ) -> list[tuple[datetime, Task]]:
     """Return the tasks that are new or have changed after *since*, by the time of the change.
 
@@ -203,7 +204,7 @@ def _changed_tasks(
     found: list[tuple[datetime, Task]] = []
     listed = partial(list_calls, client, queue, scheduled_after=since, limit=250)
     for state in _STATES:
-        for task in islice(listed(state=state, function=function), _POLLED):
+        for task in islice(listed(state=state, query=query), _POLLED):
             mark = (task.state, task.attempts, task.scheduled_at, task.started_at)
             before = seen.get(task.id)
             at = _changed_at(task)
@@ -226,7 +227,7 @@ def _changed_at(task: Task) -> datetime:
 
 def _line(task: Task, at: datetime) -> str:
     parts = [when(at), f"{task.status:<9}", task.id]
-    if name := function_of(task):
+    if name := called_function(bytes(task.payload_json).decode()):
         parts.append(name)
     if task.attempts:
         parts.append(f"attempt {task.attempts}")

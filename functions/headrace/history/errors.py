@@ -11,7 +11,7 @@ from headrace.domain.fingerprints import current_fingerprint_of
 from headrace.domain.task import State, Task
 from headrace.domain.times import instant_of, micros_of
 from headrace.history.faults import FAULTS, FaultCount, QueueFaults
-from headrace.history.flows import by_five_minutes, by_hour
+from headrace.history.flows import by_hour
 from headrace.history.tally import CANCELLED, STATES
 from headrace.ops.shared.service_part import ServicePart
 from headrace.store.base import every_record
@@ -34,7 +34,7 @@ class ErrorInQueue:
 class ErrorGroup:
     """Tasks of all queues with the same error; without a ``fingerprint``, those with rare ones.
 
-    ``hour`` and ``day`` have how often it occurred, by five minutes and by hours of the clock.
+    ``day`` has how often it occurred, by hours of the clock.
     ``samples`` are the tasks that failed last, and ``workers`` had such tasks lately.
     """
 
@@ -45,7 +45,6 @@ class ErrorGroup:
     retried: int
     first: datetime
     last: datetime
-    hour: tuple[int, ...]
     day: tuple[int, ...]
     queues: tuple[ErrorInQueue, ...]
     samples: tuple[str, ...]
@@ -129,7 +128,6 @@ def _group(fingerprint: str, queues: Mapping[str, FaultCount], now: int) -> Erro
         max(0, whole.retried),
         instant_of(whole.first),
         instant_of(whole.last),
-        by_five_minutes(whole.slots, now),
         by_hour(whole.slots, now),
         tuple(
             ErrorInQueue(name, max(0, kind.dead), max(0, kind.retried))

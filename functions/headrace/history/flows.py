@@ -60,11 +60,6 @@ def last_day(slots: Slots, now: int) -> int:
     return sum(number for slot, number in slots.items() if slot > now // SLOT - DAY)
 
 
-def by_five_minutes(slots: Slots, now: int) -> tuple[int, ...]:
-    """Return the numbers of the last twelve slots, *now* in the last of them."""
-    return tuple(slots.get(slot, 0) for slot in range(now // SLOT - HOUR + 1, now // SLOT + 1))
-
-
 def by_hour(slots: Slots, now: int) -> tuple[int, ...]:
     """Return the numbers of the last 24 hours of the clock, *now* in the last of them."""
     last = now // SLOT // HOUR

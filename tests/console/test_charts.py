@@ -106,3 +106,20 @@ def test_one_spike_leaves_the_box_and_does_not_flatten_the_rest() -> None:
     assert (drawn.peak, drawn.peaks) == ("peak 900", (600.0,))
     assert usual_highest([5.0, 900.0]) == 900.0, "of few values none is usual"
     assert usual_highest([5.0, 20.0] * 30) == 20.0
+
+
+def test_ready_and_scheduled_tasks_are_drawn_apart(admin: Browser) -> None:
+    admin.queue()
+    admin.put("mail", *["{}"] * 4)
+    admin.put("mail", *["{}"] * 3, delay_in_seconds=3600)
+    admin.clock.forward(300)
+    admin.take("mail", 2)  # they were ready for five minutes
+    admin.clock.forward(60)
+    admin.record()
+
+    figure = next(f for f in admin.get("/console/queues/mail").page.all("figure")
+                  if f.one("strong").text == "Waiting")  # fmt: skip
+    rows = [[cell.text for cell in row.all("td")] for row in figure.one("tbody").all("tr")]
+    assert [one.text for one in figure.one("thead").all("th")] == ["UTC", "ready", "scheduled"]
+    assert rows[-1] == ["2", "3"]
+    assert rows[-3] == ["4", "3"]

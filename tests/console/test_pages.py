@@ -133,16 +133,6 @@ def test_an_empty_console_names_the_command_that_fills_it(admin: Browser) -> Non
     assert "headrace queue create mail" in admin.get("/console").text
 
 
-def test_the_search_leads_to_a_task_or_a_queue(filled: Browser) -> None:
-    [task] = filled.put("mail")
-
-    def found(words: str) -> str:
-        return filled.get(f"/console/search?q={words}").headers["location"]
-
-    assert found(task) == f"/console/tasks/{task}"
-    assert found("mail") == "/console/queues/mail"
-
-
 def test_a_queue_is_created_from_its_form(admin: Browser) -> None:
     form = admin.get("/console/create-queue").page
     made = admin.submit(form, "/create-queue", name="mail", lease_seconds="45", max_retries="2")

@@ -54,7 +54,7 @@ def test_the_charts_have_a_table_of_the_same_numbers(moving: Browser) -> None:
     assert len(events.one("tbody").all("tr")) == 60
     last = [cell.text for cell in events.one("tbody").all("tr")[-1].all("td")]
     assert last == ["8", "7", "1", "1", "3"]
-    assert waiting.one("tbody").all("tr")[-1].all("td")[0].text == "1"
+    assert waiting.one("tbody").all("tr")[-1].all("td")[1].text == "1"
     assert wait.one("tbody").all("tr")[0].all("td")[0].text == NOTHING
     for figure in figures:
         assert figure.one("svg", class_="plot").attributes["aria-label"]

@@ -1,6 +1,8 @@
 """The charts of a queue: what happened, how long tasks waited and ran, how many are waiting."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -16,7 +18,6 @@ from headrace.ops.shared.audit import AuditFilter
 from .. import charts
 from ..charts import Chart, ChartLine, Mark
 from ..forms import FormErrors
-from ..parts import Tab
 from ..request_context import RequestContext
 from . import spans
 from .spans import Period
@@ -47,29 +48,13 @@ class MarkNote:
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Charts:
-    """The charts of a queue, the links to other times, and what is marked in them."""
-
-    all: tuple[Chart, ...]
-    spans: tuple[Tab, ...]
-    nearby: tuple[Tab, ...]
-    comparisons: tuple[Tab, ...]
-    since: datetime
-    last: datetime  #: where the last step begins: the end of the axis
-    until: datetime
-    fixed: bool
-    gaps: bool
-    marks: tuple[MarkNote, ...]
-    compared: str
-    wrong: str
-    large: bool  #: whether the address asks for a time
-
-
 def drawn(
     context: RequestContext, stats: QueueStats, on_duty: "OnDuty", query: dict[str, object]
-) -> Charts:
-    """Return the charts that the address asks for; *query* is the rest of the page's."""
+) -> Mapping[str, object]:
+    """Return the charts that the address asks for, the links to other times, and what is marked.
+
+    *query* is the rest of the page's.
+    """
     errors = FormErrors()
     period = Period.wanted(context, errors)
     series = _series(context, period)
@@ -88,22 +73,23 @@ def drawn(
         marks,
         _levels(series, waiting, _changed_since(context, series)),
         () if before is None else _levels(before, waiting, _changed_since(context, before)),
+        () if period.fixed or before is not None else _ready(series, stats, context.now),
     )
-    return Charts(
-        all=tuple(every.charts()),
-        spans=spans.lengths(context, period, query),
-        nearby=spans.nearby(context, period, query),
-        comparisons=spans.comparisons(context, period, query),
-        since=period.since,
-        last=series.points[-1].at,
-        until=period.until,
-        fixed=period.fixed,
-        gaps=any(point.activity is None for point in series.points),
-        marks=notes,
-        compared=called,
-        wrong=errors.of(spans.FROM) or errors.of(spans.TO),
-        large=any(spans.kept(context).values()),
-    )
+    return {
+        "all": tuple(every.charts()),
+        "spans": spans.lengths(context, period, query),
+        "nearby": spans.nearby(context, period, query),
+        "comparisons": spans.comparisons(context, period, query),
+        "since": period.since,
+        "last": series.points[-1].at,  # where the axis ends
+        "until": period.until,
+        "fixed": period.fixed,
+        "gaps": any(point.activity is None for point in series.points),
+        "marks": notes,
+        "compared": called,
+        "wrong": errors.of(spans.FROM) or errors.of(spans.TO),
+        "large": any(spans.kept(context).values()),  # the address asks for a time
+    }
 
 
 def _series(context: RequestContext, period: Period) -> MetricSeries:
@@ -138,6 +124,30 @@ def _levels(series: MetricSeries, waiting: int, changed: int | None) -> Sequence
     return found[::-1]
 
 
+def _ready(series: MetricSeries, stats: QueueStats, now: datetime) -> Sequence[int]:
+    """Return about how many tasks were ready at the end of each step, up to *now*.
+
+    A task that was started was ready for as long as its wait says.  Those that are ready now are
+    taken to have become ready evenly since the oldest did.  Tasks that were removed while they were
+    ready are missing.
+    """
+    step, begin = series.step_seconds, series.points[0].at
+    changes = [0] * (len(series.points) + 1)
+    for place, point in enumerate(series.points):
+        for wait, count in point.activity.wait.durations() if point.activity else ():
+            first = max(0, math.ceil(place - 0.5 - wait / step))  # it was ready after this step
+            if first < place:
+                changes[first] += count
+                changes[place] -= count
+    oldest = stats.age_of_oldest_ready or 0.0
+    found = []
+    for place, level in enumerate(itertools.accumulate(changes[:-1])):
+        ago = max(0.0, (now - begin).total_seconds() - (place + 1) * step)
+        share = 1.0 if ago == 0 else max(0.0, 1 - ago / oldest) if oldest else 0.0
+        found.append(level + round(stats.counts[Status.READY] * share))
+    return found
+
+
 def _notes(context: RequestContext, period: Period, on_duty: "OnDuty") -> Iterator[MarkNote]:
     """Yield what was done to the queue meanwhile, and when another version of a worker began."""
     if context.allows(Permission.OPERATE, context.queue):
@@ -163,6 +173,7 @@ class _Drawing:
     marks: Sequence[Mark]
     waiting: Sequence[int | None]
     waiting_before: Sequence[int | None]
+    ready: Sequence[int]  #: empty where it is not known apart
 
     def charts(self) -> Iterator[Chart]:
         """Yield the four charts, and one of what is dead where there is any."""
@@ -174,12 +185,17 @@ class _Drawing:
         yield self._chart("Events", events, counts=f"tasks {per}", unit=f" {per}")
         yield self._lengths("Wait", "due to started", lambda activity: activity.wait)
         yield self._lengths("Run", "started to ended", lambda activity: activity.run)
-        yield self._chart(
-            "Waiting",
-            [ChartLine("waiting", self.waiting, before=self.waiting_before)],
-            counts="ready or scheduled" if self._minutes else f"ready or scheduled, most {per}",
-            filled=True,
-        )
+        most = "" if self._minutes else f", most {per}"
+        if self.ready:
+            levels = [*zip(self.waiting, self.ready, strict=True)]
+            ready = [None if level is None else min(level, due) for level, due in levels]
+            later = [None if level is None else max(0, level - due) for level, due in levels]
+            lines = [ChartLine("ready", ready), ChartLine("scheduled", later)]
+            counts = f"parts estimated{most}"
+        else:
+            lines = [ChartLine("waiting", self.waiting, before=self.waiting_before)]
+            counts = f"ready or scheduled{most}"
+        yield self._chart("Waiting", lines, counts=counts, filled=True)
         # What was cancelled is no failure.
         dead = [
             self._line("dead", _number(Event.DEAD), charts.LOUD),

@@ -9,7 +9,7 @@ histograms were merged.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,10 @@ _MICROS: Final = 1_000_000
 def bucket_of(micros: int) -> int:
     """Return the bucket of a duration; a negative one, by a wrong clock, counts as zero."""
     return math.ceil(math.log(micros) * _PER_NATURAL) if micros > 0 else _NO_TIME
+
+
+def _seconds(bucket: int) -> float:
+    return 0.0 if bucket == _NO_TIME else RATIO**bucket * _MIDDLE / _MICROS
 
 
 @dataclass(slots=True)
@@ -61,8 +65,12 @@ class Histogram:
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
             if rank <= 0:
-                return 0.0 if bucket == _NO_TIME else RATIO**bucket * _MIDDLE / _MICROS
+                return _seconds(bucket)
         return None
+
+    def durations(self) -> Iterator[tuple[float, int]]:
+        """Yield each duration, in seconds, with its number."""
+        return ((_seconds(bucket), number) for bucket, number in self.buckets.items())
 
     def packed(self) -> list[int]:
         """Return a short list: for each bucket its distance to the previous one, its number."""

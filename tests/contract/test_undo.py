@@ -1,9 +1,9 @@
 """What every store promises of what is deleted with an undo: hidden, and back as it was."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from headrace.domain.errors import NotFound
 from headrace.domain.filters import TaskFilter
@@ -55,7 +55,7 @@ def in_each_state(world: World, queue: str, **fields: str) -> dict[State, Task]:
 
 def as_kept(task: Task) -> Task:
     """Return *task* without what a deletion and an undo may change."""
-    return replace(
+    return structs.replace(
         task, version=0, last_move="", lease_id=None, lease_expires_at=None, lease_length=None
     )
 

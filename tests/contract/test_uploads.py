@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from msgspec import structs
 
 from headrace.domain import limits
 from headrace.domain.errors import InvalidRequest
@@ -41,7 +42,7 @@ def uploaded(world: OffloadWorld, queue: str = "mail", **given: Any) -> Upload:
 
 
 def spec(upload: Upload, **others: Any) -> TaskSpec:
-    return replace(TaskSpec("null", id=upload.task_id, upload=upload), **others)
+    return structs.replace(TaskSpec("null", id=upload.task_id, upload=upload), **others)
 
 
 def enqueue(world: World, *new: TaskSpec, queue: str = "mail") -> Sequence[EnqueueResult]:

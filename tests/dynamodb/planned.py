@@ -1,8 +1,9 @@
 """A change of every kind that a planner makes, each from the state it is made for."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+from msgspec import structs
 
 from headrace.domain import plan, settle
 from headrace.domain.change import Change, Entry
@@ -54,7 +55,7 @@ def planned() -> list[Change]:
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, task=waiting),
         plan.expire(entry, queue, now=_T0),
         plan.expire(waiting, queue, now=_T0),
-        plan.expire(replace(waiting, on_expiry=OnExpiry.DROP), queue, now=_T0),
+        plan.expire(structs.replace(waiting, on_expiry=OnExpiry.DROP), queue, now=_T0),
         plan.overwrite(waiting, TaskSpec("1", overwrite=frozenset({"payload"})), queue, now=_T0),
         plan.dequeue(entry, queue, lease_id="l", now=_T0, worker="", keepalive=None, group=_GROUP),
         settle.reclaim(held, queue, now=_T0, spread=0),
@@ -95,7 +96,7 @@ def planned() -> list[Change]:
 
 
 def _undeleted(state: State, queue: Queue) -> Change:
-    task = replace(task_in(DELETED), deleted_from=state, finished_at=_T0)
+    task = structs.replace(task_in(DELETED), deleted_from=state, finished_at=_T0)
     change = undelete(task, queue, now=_T0)
     assert isinstance(change, Change)
     return change
@@ -105,7 +106,7 @@ def _operated(action: BulkAction, state: State) -> Change:
     queue = Queue("mail", QueueSettings(), _T0, _T0)
     task = task_in(state)
     if action is BulkAction.RUN:
-        task = replace(task, due_at=_T0 + DELAY)
+        task = structs.replace(task, due_at=_T0 + DELAY)
     change = operate(action, task, queue, target=queue, now=_T0)
     assert isinstance(change, Change)
     return change

@@ -5,12 +5,13 @@ the stack's policy, which is in force meanwhile.  What others did an hour ago is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace import App, Client, NewTask, Report, Worker
 from headrace.client.calls import service, work
@@ -79,9 +80,9 @@ def a_producer(past: Past) -> None:
 def _cancels_in_a_strict_order(past: Past) -> None:
     past.world.queue("strict", groups=GroupSettings(GroupMode.STRICT, on_dead=OnDead.HALT))
     task = past.client.enqueue("strict", 1, group_key="acme")
-    asked = replace(cancel_task(str(task.id)), key="cancelled")
+    asked = structs.replace(cancel_task(str(task.id)), key="cancelled")
     past.client.send(asked)
-    past.client.send(replace(asked, attempt=2))  # its answer was lost
+    past.client.send(structs.replace(asked, attempt=2))  # its answer was lost
 
 
 def _looks_at_a_pushed_task(past: Past) -> None:
@@ -145,9 +146,9 @@ def a_worker(past: Past) -> None:
         taken += client.dequeue("mail", worker="ada:1", batch_size=25).tasks
         taken += client.dequeue(queues=["mail", "unkept"], order="due", batch_size=25).tasks
         taken += client.dequeue("unkept", batch_size=25).tasks
-    asked = replace(work.dequeue("mail"), key="once")
+    asked = structs.replace(work.dequeue("mail"), key="once")
     taken += client.send(asked).tasks
-    client.send(replace(asked, attempt=2))  # its answer was lost
+    client.send(structs.replace(asked, attempt=2))  # its answer was lost
     by_queue: dict[str, list[Any]] = {"mail": [], "unkept": []}
     for task in taken:
         by_queue[task.queue].append(task)
@@ -259,7 +260,7 @@ def an_operator(past: Past) -> None:
     _acts_on_many(client)
     purge = service.call("POST", "/v1/queues/mail/purge", body={"states": ["ENQUEUED"]})
     for _ in range(2):  # the first answer was lost
-        client.send(replace(purge, key="once"))
+        client.send(structs.replace(purge, key="once"))
     client.purge_queue("mail", ["ENQUEUED", "INFLIGHT", "SUCCEEDED", "DEAD"])
 
 

@@ -6,11 +6,11 @@ are their units, which this engine tells of single writes alone.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from typing import Final
 
 import pytest
+from msgspec import structs
 
 from headrace.domain import settle
 from headrace.domain.change import Change, Done, KeyLock, Outcome
@@ -33,8 +33,8 @@ def given_up() -> list[Change]:
     """Return the changes by which a task in flight is not tried again."""
     task, now = task_in(State.INFLIGHT), task_in(State.INFLIGHT).created_at
     mail = Queue("mail", QueueSettings(), now, now)
-    over = replace(task, expires_at=now)
-    once = replace(task, retry=RetryStrategy(Backoff.FIXED, max_retries=0, base_seconds=0))
+    over = structs.replace(task, expires_at=now)
+    once = structs.replace(task, retry=RetryStrategy(Backoff.FIXED, max_retries=0, base_seconds=0))
     return [
         settle.reclaim(once, mail, now=now, spread=0.5),
         settle.release(over, mail, now=now, delay=0),
@@ -71,7 +71,7 @@ def before() -> Iterator[Task | None]:
     for state in SHOWN_STATES:
         yield task_in(state)
     expired = task_in(State.ENQUEUED)
-    yield replace(expired, expires_at=expired.created_at)
+    yield structs.replace(expired, expires_at=expired.created_at)
 
 
 def put(store: DynamoStore, *tasks: Task) -> None:
@@ -86,13 +86,15 @@ def test_the_engine_takes_a_change_exactly_when_and_as_the_domain_does(
     met: dict[str, Task | None] = {}
     for there in before():
         task_id = f"t-{next(_NUMBERS)}"
-        met[task_id] = replace(there, id=task_id) if there is not None else None
+        met[task_id] = structs.replace(there, id=task_id) if there is not None else None
     put(store, *filter(None, met.values()))
     made: list[tuple[Change, Outcome]] = []
     for task_id in met:
-        requested = replace(change, task_id=task_id)
+        requested = structs.replace(change, task_id=task_id)
         if change.insert is not None:
-            requested = replace(requested, insert=replace(change.insert, id=task_id))
+            requested = structs.replace(
+                requested, insert=structs.replace(change.insert, id=task_id)
+            )
         for lock in change.also:
             assert isinstance(lock, KeyLock)
             owner = store.key_lock(lock.kind, lock.name)

@@ -5,12 +5,12 @@ the units of what is there, an empty query those of one page, and a transaction 
 items (this engine tells of one item for each table).
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
+from msgspec import structs
 
 from headrace.domain.change import Change, Done, Entry, KeyLock
 from headrace.domain.task import Place, State, Task
@@ -76,12 +76,12 @@ def inserted(task: Task) -> Change:
 
 def with_id(change: Change, task_id: str) -> Change:
     """Return *change* of another task."""
-    insert = change.insert and dataclasses.replace(change.insert, id=task_id)
-    return dataclasses.replace(change, task_id=task_id, insert=insert)
+    insert = change.insert and structs.replace(change.insert, id=task_id)
+    return structs.replace(change, task_id=task_id, insert=insert)
 
 
 def sized(task: Task | None, size: int) -> Task | None:
-    return task and dataclasses.replace(task, payload='"' + "x" * size + '"')
+    return task and structs.replace(task, payload='"' + "x" * size + '"')
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_every_change_of_every_task(stores: Stores, number: int, change: Change)
         task_id = new_id()
         task = sized(there, (10, 700, 5000)[(number + place) % 3])
         if task is not None:
-            task = dataclasses.replace(task, id=task_id)
+            task = structs.replace(task, id=task_id)
             assert_same(stores, commits(inserted(task)))
         made: list[bool] = []
         sqlite, dynamo = costs(stores, notes(with_id(change, task_id), made))
@@ -114,7 +114,7 @@ def commits(*changes: Change) -> Callable[[Store], object]:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_new_tasks_and_reads_of_every_size(stores: Stores, size: int) -> None:
-    task = dataclasses.replace(
+    task = structs.replace(
         task_in(State.ENQUEUED), id=new_id(), payload="x" * size, tags={"größe": "ß" * 10}
     )
 
@@ -130,13 +130,13 @@ def test_new_tasks_and_reads_of_every_size(stores: Stores, size: int) -> None:
 
 
 def in_transaction(task: Task, *also: KeyLock | Change) -> Change:
-    return dataclasses.replace(inserted(task), also=also)
+    return structs.replace(inserted(task), also=also)
 
 
 @pytest.mark.parametrize("size", [10, 5000])
 def test_transactions_and_their_refusals(stores: Stores, size: int) -> None:
     def task() -> Task:
-        return dataclasses.replace(task_in(State.ENQUEUED), id=new_id(), payload="x" * size)
+        return structs.replace(task_in(State.ENQUEUED), id=new_id(), payload="x" * size)
 
     first, second, spawned, other = task(), task(), task(), task()
     lock = KeyLock("dedupe:mail", new_id(), first.id)
@@ -160,7 +160,7 @@ def test_queries_of_so_many_entries(stores: Stores, count: int) -> None:
     place = Place(f"q{count}", State.ENQUEUED, 0)
     at = NOW + timedelta(microseconds=123_457)
     tasks = [
-        dataclasses.replace(
+        structs.replace(
             task_in(State.ENQUEUED),
             id=new_id(),
             place=place,

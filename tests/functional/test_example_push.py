@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from msgspec import structs
 
 from examples.push import fastapi_receiver, lambda_receiver
 from headrace.domain.plan import TaskSpec
@@ -71,7 +72,7 @@ def test_fastapi_gets_tasks_and_believes_only_what_is_signed(
 
 
 def test_a_function_gets_the_task_as_its_event() -> None:
-    event = json.loads(function_event(replace(TASK, payload='{"to": "a"}')))
+    event = json.loads(function_event(structs.replace(TASK, payload='{"to": "a"}')))
     assert lambda_receiver.handler(event, None) == {"id": "tsk_1", "attempt": 2, "sent": "a"}
 
 

@@ -1,6 +1,5 @@
 """A lake that was begun in the middle learns from exports what it missed."""
 
-import dataclasses
 from collections import Counter
 from datetime import date, timedelta
 from itertools import pairwise
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace.domain.errors import InvalidRequest
 from headrace.domain.task import SHOWN_STATES, State, Task
@@ -232,9 +232,9 @@ def test_a_lake_begun_in_the_middle_is_completed(lake: LakeFrames, tmp_path: Pat
 def finished(task: Task, service: MemoryService) -> Task:
     """Return *task* as it is after one more delivery, that succeeded."""
     now = service.clock.now
-    return dataclasses.replace(
+    return structs.replace(
         task,
-        place=dataclasses.replace(task.place, state=State.SUCCEEDED),
+        place=structs.replace(task.place, state=State.SUCCEEDED),
         version=task.version + 2,
         attempts=task.attempts + 1,
         last_move="succeed",

@@ -1,12 +1,12 @@
 """Exports of the tasks table: read as they were written, verified, and refused by name."""
 
-import dataclasses
 import gzip
 from datetime import UTC, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from pyspark.sql import SparkSession
 
 from headrace.domain.errors import InvalidRequest
@@ -94,7 +94,7 @@ def test_an_incremental_export_tells_what_changed_and_what_is_gone(
     lake, tasks = history
     changed, deleted, *_ = tasks
     after = {name: task for name, task in tasks.items() if name != deleted}
-    after[changed] = dataclasses.replace(tasks[changed], version=99)
+    after[changed] = structs.replace(tasks[changed], version=99)
     folder = exports.incremental(lake, tasks, after, since=at(24), until=at(25), view=view)
 
     rows = exported_rows(lake, folder)
@@ -110,7 +110,7 @@ def test_an_incremental_export_tells_what_changed_and_what_is_gone(
 
 def hidden_of(task: Task) -> Task:
     """*task* as it is deleted and an undo could bring it back."""
-    return dataclasses.replace(task, place=dataclasses.replace(task.place, state=State.DELETED))
+    return structs.replace(task, place=structs.replace(task.place, state=State.DELETED))
 
 
 def test_a_full_export_shows_deleted_tasks_only_to_who_asks(
@@ -141,7 +141,7 @@ def test_an_incremental_export_shows_them_as_deleted_once(
     after = {
         **before,
         deleted: hidden_of(tasks[deleted]),
-        hidden_before: dataclasses.replace(before[hidden_before], version=99),
+        hidden_before: structs.replace(before[hidden_before], version=99),
         restored: tasks[restored],
     }
     del after[expired]
@@ -162,7 +162,7 @@ def test_an_incremental_export_shows_them_as_deleted_once(
 
 def left_of(task: Task) -> Task:
     """The item that is left of *task* when it is gone, and nobody keeps it."""
-    return dataclasses.replace(
+    return structs.replace(
         task, ended_in=task.place, finished_at=at(24), payload=None, tags={}, errors=(), trail=()
     )
 

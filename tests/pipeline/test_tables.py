@@ -1,11 +1,11 @@
 """The tables' own formats: read by segments and by the index."""
 
-import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType, TimestampType
@@ -144,7 +144,7 @@ def test_one_state_of_a_queue_is_read_by_the_index(
 def test_what_is_past_its_retention_is_not_shown(filled: StoreConnection) -> None:
     uses = connect.opened(filled)
     (task,) = uses.deliveries.dequeue("other", batch_size=1, worker="w").tasks
-    gone = dataclasses.replace(
+    gone = structs.replace(
         task, id="gone", retained_until=datetime(2020, 1, 1, tzinfo=UTC), lease_id=None
     )
     connect.store(filled).commit(

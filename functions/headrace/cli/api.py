@@ -1,9 +1,9 @@
 """`headrace api`: one request to the API, for what no other command does."""
 
-from dataclasses import replace
 from urllib.parse import parse_qsl
 
 import click
+from msgspec import structs
 
 from headrace.cli import params
 from headrace.cli.commands import CliCommand
@@ -35,6 +35,6 @@ def api_command(session: CliSession, method: str, path: str, body: str | None) -
     path, _, query = path.partition("?")
     sent = None if body is None else params.json_of("BODY", body)
     call = service.call(method, path, params=dict(parse_qsl(query)) or None, body=sent)
-    answer = session.client.send(replace(call, read=_body_of))
+    answer = session.client.send(structs.replace(call, read=_body_of))
     if answer:
         write_json(pretty(answer))

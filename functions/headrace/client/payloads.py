@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias, Unpack
@@ -12,6 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import msgspec
+from msgspec import structs
 
 from headrace.client.calls import ApiCall, path_of, posts, reads, without_none
 from headrace.client.calls.tasks import enqueue
@@ -46,7 +46,7 @@ def upload_payload(
     """
     body = without_none(bytes=size, sha256=digest, id=id)
     call = posts(path_of("queues", queue, "payloads"), reads(UploadGranted), body)
-    return replace(call, key=None)  # one whose answer was lost has done nothing
+    return structs.replace(call, key=None)  # one whose answer was lost has done nothing
 
 
 def upload(queue: str, file: PayloadFile, *, id: str | None = None) -> Operation[str]:

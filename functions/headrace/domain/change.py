@@ -5,22 +5,21 @@ turn them into one conditional write, and ``Change.apply`` here says what that w
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field, structs
 
 from headrace.domain.lifecycle import Rule
 from headrace.domain.patch import Patch, When
 from headrace.domain.task import TURN_LANE, Place, State, Task
 from headrace.domain.task_groups import Turn
-from headrace.domain.values import quick, with_changes
 
 KEY_LOCK: Final = "mark"
 """The field of a key lock that has its text."""
 
 
-@quick
-class In:
+class In(Struct, frozen=True):
     """The task is in this queue and state, on whatever shard and lane."""
 
     queue: str
@@ -44,8 +43,7 @@ def _all_hold(conditions: Iterable[Condition], task: Task) -> bool:
     return True
 
 
-@quick
-class AfterLength:
+class AfterLength(Struct, frozen=True):
     """The instant *start* plus the task's own ``lease_length``: "the same length again"."""
 
     start: datetime
@@ -54,8 +52,7 @@ class AfterLength:
         return self.start + (task.lease_length or timedelta())
 
 
-@quick
-class KeyLock:
+class KeyLock(Struct, frozen=True):
     """A short text under a key (``kind``, ``name``), written together with a task.
 
     It keeps a dedupe key for the task that holds it, or says how far a schedule is.
@@ -75,8 +72,7 @@ class KeyLock:
         return Patch(self.kind, self.name, when, put={KEY_LOCK: self.value}, mode="replace")
 
 
-@quick
-class Change:
+class Change(Struct, frozen=True):
     """One transition of one task, as one conditional write.
 
     ``insert`` is the whole task when it is new.  Otherwise, if every condition of ``when`` holds,
@@ -131,7 +127,7 @@ class Change:
             effects[name] = value.value(task) if isinstance(value, AfterLength) else value
         for name, number in self.add.items():
             effects[name] = getattr(task, name) + number
-        return with_changes(
+        return structs.replace(
             task, **effects, version=task.version + 1, last_move=str(self.rule.action)
         )
 
@@ -154,12 +150,12 @@ class Change:
         emptied = {name: _EMPTY.get(name) for name in self.clear}
         ended = {"place": self.put["ended_in"], "scheduled_at": self.put["finished_at"]}
         written = {"version": task.version + 1, "last_move": str(self.rule.action)}
-        return with_changes(task, **{**emptied, **self.put, **ended, **written})
+        return structs.replace(task, **{**emptied, **self.put, **ended, **written})
 
     def together(self, *also: "KeyLock | Change", seen: Task | None) -> "Change":
         """Return this change, made only together with *also* and only on the task as *seen*."""
         same = (When("version", "=", seen.version),) if seen is not None else ()
-        return with_changes(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
+        return structs.replace(self, when=(*self.when, *same), also=(*self.also, *also), seen=seen)
 
 
 class Entry(NamedTuple):
@@ -204,8 +200,7 @@ class Entry(NamedTuple):
         return self.retained_until is not None and self.retained_until <= now
 
 
-@quick
-class Done:
+class Done(Struct, frozen=True):
     """The change took effect, now or in an earlier try whose answer was lost.
 
     ``task`` is the task after the change, or the last state of a task that the change removed.
@@ -214,8 +209,7 @@ class Done:
     task: Task
 
 
-@quick
-class Refused:
+class Refused(Struct, frozen=True):
     """A condition did not hold; ``task`` is the stored task, or None.
 
     Only a new task can be refused by a tombstone.  ``blocked`` are the places in ``Change.also``

@@ -31,10 +31,11 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
+from msgspec import structs
+
 from headrace.domain import limits
 from headrace.domain.change import Change
 from headrace.domain.task import OFFLOADED, OffloadedText, Task
-from headrace.domain.values import with_changes
 
 _MARK: Final = "/up."
 _NAME: Final = re.compile(
@@ -233,7 +234,7 @@ class Offload:
         """
         if change.also:
             also = tuple(self.plan(one) if isinstance(one, Change) else one for one in change.also)
-            change = with_changes(change, also=also)
+            change = structs.replace(change, also=also)
         if change.insert is not None:
             return self._inserted(change, change.insert)
         written = [name for name in OFFLOADED if name in change.put]
@@ -244,10 +245,10 @@ class Offload:
         stale = [OFFLOADED[name] for name in (*written, *emptied) if name not in large]
         clear = (*change.clear, *stale, *large)
         if not large:
-            return with_changes(change, clear=clear)
+            return structs.replace(change, clear=clear)
         put = {name: value for name, value in change.put.items() if name not in large}
         put |= {OFFLOADED[name]: reference for name, reference in large.items()}
-        return with_changes(change, put=put, clear=clear)
+        return structs.replace(change, put=put, clear=clear)
 
     def _inserted(self, change: Change, task: Task) -> Change:
         if math.isinf(self.most):
@@ -257,7 +258,9 @@ class Offload:
         if not large:
             return change
         fields = {OFFLOADED[name]: reference for name, reference in large.items()}
-        return with_changes(change, insert=with_changes(task, **fields, **dict.fromkeys(large)))
+        return structs.replace(
+            change, insert=structs.replace(task, **fields, **dict.fromkeys(large))
+        )
 
     def _large(self, task_id: str, given: Mapping[str, str | None]) -> dict[str, OffloadedText]:
         """Return references in place of those of the texts *given* that are large, by field."""

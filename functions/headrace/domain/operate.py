@@ -4,11 +4,13 @@
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final, Self
+
+from msgspec import structs
 
 from headrace.domain import limits, plan
 from headrace.domain.change import Change, Condition
@@ -19,7 +21,6 @@ from headrace.domain.task import FINISHED, LIVE, Hop, Place, State, Task
 from headrace.domain.task_fields import ClearedBy, fields_cleared_by
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, whole_second
-from headrace.domain.values import with_changes
 
 
 class BulkAction(StrEnum):
@@ -230,7 +231,7 @@ def _move(task: Task, target: Queue, *, now: datetime, turn: Turn | None) -> Cha
         due_at += timedelta(microseconds=1)  # no due time twice in a queue: see domain.slots
     trail = (*task.trail, Hop(task.queue, now))[-limits.TRAIL_KEPT :]
     moved = _reborn(Change(row, task.id), task, target, now=now, due_at=due_at, turn=turn)
-    change = replace(
+    change = structs.replace(
         moved,
         put={**moved.put, "trail": trail},
         clear=tuple(dict.fromkeys((*moved.clear, *fields_cleared_by(ClearedBy.MOVE)))),
@@ -252,7 +253,7 @@ def _reborn(
     put, unset = new_life_fields(
         queue, task.id, due_at=due_at, now=now, priority=task.priority, turn=turn
     )
-    return replace(
+    return structs.replace(
         change,
         when=plan.unchanged(task),
         put=put,
@@ -309,7 +310,7 @@ def hide_for_undo(removal: Change, task: Task, undo: Undo | None) -> Change:
         put["deleted_retention"] = task.retained_until
     done_when = (When("created_at", "=", task.created_at), When("deleted_by", "=", undo.id))
     row = rule(removal.rule.action, task.state, State.DELETED)
-    return with_changes(removal, rule=row, gone=False, put=put, clear=clear, done_when=done_when)
+    return structs.replace(removal, rule=row, gone=False, put=put, clear=clear, done_when=done_when)
 
 
 def takes_place(task: Task, queue: Queue) -> bool:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from headrace.domain.times import EPOCH
-from headrace.domain.values import quick
 
 Value: TypeAlias = int | str | frozenset[str]
 Fields: TypeAlias = Mapping[str, Value]
@@ -37,8 +38,7 @@ _COMPARISONS: Final[Mapping[Comparison, Callable[[Any, Any], bool]]] = {
 }
 
 
-@quick
-class When:
+class When(Struct, frozen=True):
     """One condition on one field; *value* None stands for a missing field ("=" or "<>").
 
     A missing field meets any other condition only if ``or_missing``.

@@ -4,10 +4,11 @@ This module and ``settle`` decide and never write.  The time and random numbers 
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import field, fields
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, Final
+
+from msgspec import Struct, field, structs
 
 from headrace.domain import limits
 from headrace.domain.change import (
@@ -37,7 +38,6 @@ from headrace.domain.task import (
 from headrace.domain.task_fields import FIELD, TASK_FIELDS, ClearedBy, fields_cleared_by
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import whole_second
-from headrace.domain.values import quick, with_changes
 
 LEASE: Final = fields_cleared_by(ClearedBy.DELIVERY_END)
 _TOMBSTONE: Final = fields_cleared_by(ClearedBy.TOMBSTONE)
@@ -45,8 +45,7 @@ _FOR_EVENT: Final = frozenset(field.name for field in TASK_FIELDS if field.for_e
 _KEYLESS: Final = When("dedupe_key", "=", None)
 
 
-@quick
-class TaskSpec:
+class TaskSpec(Struct, frozen=True):
     """One entry of an enqueue call; ``payload`` is JSON text, exactly as it came in.
 
     An ``upload`` replaces it, and is for the task ``id``.
@@ -103,7 +102,7 @@ class TaskSpec:
 _DECIDED_HERE: Final = ("id", "payload", "scheduled_at", "expires_at", "batches", "priority")
 _AS_GIVEN: Final = tuple(
     field.name
-    for field in fields(TaskSpec)
+    for field in structs.fields(TaskSpec)
     if field.name in FIELD and field.name not in _DECIDED_HERE
 )
 """The fields that a new task has as its producer gave them."""
@@ -269,7 +268,7 @@ def due_at_limit(delivery: Change, due_at: datetime, slot: str | None = None) ->
     The task's slot of its queue, or of its group, is for that due time.
     """
     put = delivery.put if slot is None else {**delivery.put, "slot": slot}
-    return with_changes(delivery, when=(*delivery.when, When("due_at", "=", due_at)), put=put)
+    return structs.replace(delivery, when=(*delivery.when, When("due_at", "=", due_at)), put=put)
 
 
 def expire(of: Entry | Task, queue: Queue, *, now: datetime) -> Change:
@@ -352,7 +351,7 @@ def release_dedupe_key(change: Change, of: Task | None) -> Change:
     no key, on condition of the write.
     """
     if of is None:
-        return with_changes(change, when=(*change.when, _KEYLESS))
+        return structs.replace(change, when=(*change.when, _KEYLESS))
     locks = locks_to_release(of)
     return change.together(*locks, seen=of) if locks else change
 
@@ -388,8 +387,8 @@ def end(
         put = {name: value for name, value in change.put.items() if name in kept_fields}
         put |= {"ended_in": place, **finish}
         clear = tuple(name for name in _TOMBSTONE if name not in kept_fields)
-        ended = with_changes(change, when=when, gone=True, put=put, clear=clear, add={})
+        ended = structs.replace(change, when=when, gone=True, put=put, clear=clear, add={})
     else:
         put = {**change.put, "place": place, "scheduled_at": now, **finish}
-        ended = with_changes(change, when=when, put=put, clear=LEASE)
+        ended = structs.replace(change, when=when, put=put, clear=LEASE)
     return release_dedupe_key(ended, of)

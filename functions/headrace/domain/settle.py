@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any, Final
 
+from msgspec import Struct, structs
+
 from headrace.domain import limits
 from headrace.domain.change import (
     AfterLength,
@@ -27,14 +29,12 @@ from headrace.domain.task import DeadReason, ErrorKind, Hop, State, Task, TaskEr
 from headrace.domain.task_fields import ClearedBy, fields_cleared_by
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND
-from headrace.domain.values import quick, with_changes
 
 BY_THE_SERVICE: Final = "-"
 """The digest of a report that no worker made."""
 
 
-@quick
-class ReportedLease:
+class ReportedLease(Struct, frozen=True):
     """A lease as a report names it: by its id, or by that of its lease group.
 
     ``digest`` is made of the report; the task keeps it, to tell a repeat from another report.
@@ -185,7 +185,7 @@ def release(
         due += MICROSECOND
     turn = kept_turn(task)
     wait, unset = waiting_fields(queue, task.id, due, task.priority, turn=turn, returned=True)
-    return with_changes(change, put={**change.put, **wait}, clear=(*LEASE, *unset))
+    return structs.replace(change, put={**change.put, **wait}, clear=(*LEASE, *unset))
 
 
 def move(
@@ -247,7 +247,7 @@ def _settled(change: Change, lease: ReportedLease, task: Task | None) -> Change:
             "settled_digest": lease.digest,
         }
     done_when = _already(change.rule, lease, task, marks)
-    return with_changes(change, when=when, put={**change.put, **marks}, done_when=done_when)
+    return structs.replace(change, when=when, put={**change.put, **marks}, done_when=done_when)
 
 
 def _already(
@@ -295,12 +295,12 @@ def _wait(change: Change, task: Task, queue: Queue, *, now: datetime, seconds: S
     if task.expires_at is not None and task.expires_at <= due_at:
         return _bury(change, task, queue, DeadReason.EXPIRED, now=now)
     wait, unset = waiting_fields(queue, task.id, due_at, task.priority, returned=True)
-    return with_changes(
+    return structs.replace(
         change, put={**change.put, **wait, "returned_at": now}, clear=(*LEASE, *unset)
     )
 
 
 def _bury(change: Change, task: Task, queue: Queue, reason: DeadReason, *, now: datetime) -> Change:
     row = rule(change.rule.action, State.INFLIGHT, State.DEAD, actor=change.rule.actor)
-    change = with_changes(change, rule=row, put={**change.put, "dead_reason": reason})
+    change = structs.replace(change, rule=row, put={**change.put, "dead_reason": reason})
     return end(change, queue, now=now, retention=queue.dead_retention, of=task)

@@ -1,14 +1,15 @@
 """A task, the words for where it stands, and a snapshot of one that was seen."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct, field, structs
+
 from headrace.domain.retry import RetryStrategy, Seconds
-from headrace.domain.values import quick, with_changes
 
 
 class State(StrEnum):
@@ -104,8 +105,7 @@ LANE: Final = 64
 """How many labels of index partitions a lane has: one for each shard that a queue may have."""
 
 
-@quick
-class Place:
+class Place(Struct, frozen=True, gc=False):
     """Where the index keeps a task: its queue, state, shard and lane.
 
     Lanes part the tasks of one shard that wait in different ranks; all else is in lane 0.
@@ -207,8 +207,7 @@ OFFLOADED: Final = {"payload": "payload_ref", "result": "result_ref", "progress"
 _references_of: Final = attrgetter(*OFFLOADED.values())
 
 
-@quick
-class Task:
+class Task(Struct, frozen=True, gc=False):
     """A task as stored; ``task_fields`` says who sets and what clears each field.
 
     ``scheduled_at`` is the sort key of the index (see State); ``due_at`` is the due time the
@@ -387,7 +386,7 @@ def without_texts(task: Task, names: Iterable[str] = tuple(OFFLOADED)) -> Task:
     fields = [field for name in names for field in (name, OFFLOADED[name])]
     if all(getattr(task, name) is None for name in fields):
         return task
-    return with_changes(task, **dict.fromkeys(fields))
+    return structs.replace(task, **dict.fromkeys(fields))
 
 
 LIVE: Final = frozenset({State.ENQUEUED, State.INFLIGHT})

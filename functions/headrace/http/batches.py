@@ -1,9 +1,9 @@
 """Batches: create, close, show, list, delete, cancel, recount, and their results and steps."""
 
-from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Final, Literal, TypeAlias
 
+from msgspec import structs
 from pydantic import Field, PlainValidator, WithJsonSchema, field_validator, model_validator
 
 from headrace.domain import limits
@@ -71,7 +71,7 @@ class CallbackEntry(SpawnEntry):
         """Return the entry as the use case takes it."""
         queue, new = self.child()
         if self.relay:
-            new = replace(new, payload=RELAY_PAYLOAD)
+            new = structs.replace(new, payload=RELAY_PAYLOAD)
         return Callback(queue, new, relay=self.relay)
 
 

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace.domain.access import Role
 from headrace.domain.errors import Unauthenticated
@@ -126,7 +126,9 @@ def test_a_report_whose_answer_was_lost_took_effect_once(
     repeated = 2 if status == "INFLIGHT" else 1  # a lease may be renewed twice
     assert after.version == task.version + repeated
     assert result.task is not None
-    assert result.task == replace(after, payload=result.task.payload)  # may be read without it
+    assert result.task == structs.replace(
+        after, payload=result.task.payload
+    )  # may be read without it
 
 
 def test_a_purge_whose_answers_were_lost_counts_what_it_removed(

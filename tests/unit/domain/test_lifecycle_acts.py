@@ -4,11 +4,12 @@ What happens ends where a row says and puts the clock where the row says; the re
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace.domain import plan
 from headrace.domain.errors import Finished, NotFound
@@ -179,7 +180,7 @@ def delete_by_the_service(case: LifecycleCase) -> None:
     if (task := case.stored) and task.state is DELETED:
         case.world.store.commit([plan.delete(task)])
     elif task and task.state is ENQUEUED:
-        tick = replace(task, on_expiry=OnExpiry.DROP)
+        tick = structs.replace(task, on_expiry=OnExpiry.DROP)
         case.world.clock.forward(EXPIRY.total_seconds())
         queue = case.world.use.queues.cached("mail")
         case.world.store.commit([plan.expire(tick, queue, now=case.world.clock())])

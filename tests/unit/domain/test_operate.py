@@ -1,10 +1,10 @@
 """What an operator's action does to a task, at the borders of its conditions."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace.domain import plan
 from headrace.domain.change import Change
@@ -30,7 +30,7 @@ def task_in(state: State, *, due_at: datetime = NOW, expires_at: datetime | None
     spec = TaskSpec("{}", expires_at=expires_at, group_key="a")
     change = plan.enqueue(spec, PLAIN, task_id="task-1", due_at=due_at, now=BEFORE, token=None)
     assert change.insert is not None
-    return replace(change.insert, place=replace(change.insert.place, state=state))
+    return structs.replace(change.insert, place=structs.replace(change.insert.place, state=state))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_an_action_takes_the_tasks_that_it_fits(
 
 
 def test_a_task_that_is_moved_back_has_a_due_time_of_its_own() -> None:
-    task = replace(task_in(State.ENQUEUED), trail=(Hop("fair", BEFORE),))
+    task = structs.replace(task_in(State.ENQUEUED), trail=(Hop("fair", BEFORE),))
     for target, due_at in ((FAIR, LATER), (STRICT, NOW)):
         done = operate(BulkAction.MOVE, task, PLAIN, target=target, now=NOW)
         assert isinstance(done, Change)
@@ -96,7 +96,7 @@ def test_a_task_that_is_moved_back_has_a_due_time_of_its_own() -> None:
 def test_a_task_shows_the_action_that_was_done_to_it(
     action: BulkAction, mark: dict[str, Any]
 ) -> None:
-    task = replace(task_in(State.ENQUEUED, due_at=LATER), trail=(Hop("fair", BEFORE),))
-    assert shows_action(action, replace(task, **mark), [NOW], "und_1")
+    task = structs.replace(task_in(State.ENQUEUED, due_at=LATER), trail=(Hop("fair", BEFORE),))
+    assert shows_action(action, structs.replace(task, **mark), [NOW], "und_1")
     assert not shows_action(action, task, [NOW], "und_1")
     assert not shows_action(action, task, [NOW], None)

@@ -1,9 +1,9 @@
 """Plans of single changes, at the borders of their conditions."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from headrace.domain import plan
 from headrace.domain.errors import InvalidRequest
@@ -85,7 +85,7 @@ def test_a_duplicate_overwrites_what_it_names(
     queue: Queue, name: Overwritable, new: TaskSpec, put: dict[str, object], clear: tuple[str, ...]
 ) -> None:
     held = enqueued(queue, TaskSpec("1", expires_at=NOW + timedelta(days=1)))
-    change = plan.overwrite(held, replace(new, overwrite=frozenset({name})), queue, now=NOW)
+    change = plan.overwrite(held, structs.replace(new, overwrite=frozenset({name})), queue, now=NOW)
     moved = {"place", "scheduled_at", "due_at"} if name == "priority" else set()
     assert {field: change.put[field] for field in {*change.put} - moved} == put
     assert {*change.clear} & {"priority", "expires_at"} == {*clear}
@@ -96,5 +96,5 @@ def test_a_duplicate_does_not_let_a_task_expire_before_it_is_due() -> None:
     new = TaskSpec("2", expires_at=NOW, overwrite=frozenset({"expires_at"}))
     with pytest.raises(InvalidRequest, match="expires_at"):
         plan.overwrite(held, new, PLAIN, now=NOW)
-    later = replace(new, expires_at=NOW + INSTANT)
+    later = structs.replace(new, expires_at=NOW + INSTANT)
     assert plan.overwrite(held, later, PLAIN, now=NOW).put == {"expires_at": NOW + INSTANT}

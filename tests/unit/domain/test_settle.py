@@ -1,10 +1,10 @@
 """What the end of a delivery does to a task, at the borders of its conditions."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from headrace.domain import plan, settle
 from headrace.domain.alerts import BEGAN, ENDED, AlertState, Measured, next_alerts
@@ -29,8 +29,8 @@ def delivered(queue: Queue, *, turn: Turn | None = None, slot: str | None = None
         TaskSpec("{}"), queue, task_id="task-1", due_at=NOW, now=NOW, token=None, turn=turn
     )
     assert change.insert is not None
-    place = replace(change.insert.place, state=State.INFLIGHT)
-    return replace(change.insert, place=place, slot=slot, lease_id="lse_1")
+    place = structs.replace(change.insert.place, state=State.INFLIGHT)
+    return structs.replace(change.insert, place=place, slot=slot, lease_id="lse_1")
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,14 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from headrace.client.codec import Codec, decoded, remember_codec
 from headrace.client.options import check_options, option_names
 from headrace.domain.errors import FieldError, HeadraceError, InvalidRequest
 from headrace.domain.ids import new_idempotency_key
 from headrace.domain.limits import HALF_A_PAIR
-from headrace.domain.values import decoder, quick
+from headrace.domain.values import decoder
 from headrace.wire.base import Carrying
 
 T = TypeVar("T")
@@ -44,8 +45,7 @@ class CallFailed(Exception):
         self.wait = wait  # seconds, where the service names them
 
 
-@quick
-class RawAnswer:
+class RawAnswer(Struct, frozen=True):
     """A response, before it is decoded.
 
     ``poll_after_seconds`` is after how long to ask again for what is still to come;
@@ -68,8 +68,7 @@ Body: TypeAlias = Callable[[Codec], bytes]
 Read: TypeAlias = Callable[[RawAnswer], T]
 
 
-@quick
-class ApiCall(Generic[T]):
+class ApiCall(Struct, Generic[T], frozen=True):
     """One request and how its answer is read.
 
     A ``repeatable`` call is sent again if its answer was lost.  ``key`` is the idempotency key of

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
+from msgspec import structs
 
 from headrace.client.calls import (
     ApiCall,
@@ -173,7 +173,7 @@ def bulk_tasks(
     def page(**which: Any) -> ApiCall[Bulk]:  # noqa: ANN401  of the body
         path = path_of("queues", queue, "tasks", action)
         call = posts(path, reads(Bulk), without_none(**given | which))
-        return replace(call, key=None) if dry_run else call
+        return structs.replace(call, key=None) if dry_run else call
 
     if ids is None:
         where = filter_body(filters, all=all)
@@ -199,7 +199,7 @@ def bulk_tasks(
             more = f"{end}{undo}" if end < len(ids) else None
             return msgspec.structs.replace(done, cursor=more)
 
-        return replace(call, read=read)
+        return structs.replace(call, read=read)
 
     return SteppedCall(at, _acted_together)
 

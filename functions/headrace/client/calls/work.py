@@ -1,11 +1,11 @@
 """Calls of workers: taking tasks, reporting on them, sending worker heartbeats."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Literal, NamedTuple, NotRequired, TypeAlias, TypedDict, Unpack
 
 import msgspec
+from msgspec import structs
 
 from headrace.client.calls import (
     ApiCall,
@@ -86,7 +86,7 @@ def open_lease(
     fields = {"name": name, "keepalive_timeout_in_seconds": keepalive_timeout_in_seconds}
     call = posts(path_of("leases"), _lease, fields)
     # A lease without a name whose answer was lost holds no task, and lapses.
-    return replace(call, key=None, repeatable=name is None)
+    return structs.replace(call, key=None, repeatable=name is None)
 
 
 class ExtendedLease(Lease, frozen=True, kw_only=True):

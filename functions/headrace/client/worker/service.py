@@ -6,9 +6,11 @@ Each call is tried once, because each thread of the worker has its own backoff.
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias, Unpack
+
+from msgspec import structs
 
 from headrace.client.app.app import App
 from headrace.client.app.execution import TaskRoute
@@ -113,7 +115,7 @@ class WorkerService:
             worker=worker,
             keepalive_timeout_in_seconds=lease_seconds,
         )
-        return self._client.send(replace(call, key=key, attempt=attempt), again=False)
+        return self._client.send(structs.replace(call, key=key, attempt=attempt), again=False)
 
     def report(self, queue: str, reports: Sequence[Report], *, within: float) -> list[Reported]:
         """Report on up to 25 tasks; one result for each, in their order.

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from msgspec import structs
+
 from headrace.domain import limits, plan
 from headrace.domain.access import covers
 from headrace.domain.change import Change, Outcome, Refused
@@ -26,7 +28,6 @@ from headrace.domain.task import State, Task
 from headrace.domain.task_groups import Turn
 from headrace.domain.times import MICROSECOND, instant_of
 from headrace.domain.transitions import Event, Happening, TaskWrite, Transition
-from headrace.domain.values import with_changes
 from headrace.ops.shared.service_part import ServicePart
 from headrace.safe_logging import safe_logger
 
@@ -63,8 +64,10 @@ class _Webhook:
             token=new_request_token(),  # without one, any task of this id would pass for it
             turn=turn,
         )
-        insert = creation.insert and replace(creation.insert, reports_end_of=self.reports_end_of)
-        return replace(creation, insert=insert)
+        insert = creation.insert and structs.replace(
+            creation.insert, reports_end_of=self.reports_end_of
+        )
+        return structs.replace(creation, insert=insert)
 
 
 class EndWebhooks(ServicePart):
@@ -174,7 +177,7 @@ def as_ended(write: TaskWrite) -> Task:
     if after.ended_in is None or before is None:
         return after
     last = {name: getattr(after, name) for name in ("result", "result_ref", "dead_reason")}
-    return with_changes(
+    return structs.replace(
         before,
         **last,
         place=after.ended_in,

@@ -6,9 +6,10 @@ refused.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
+
+from msgspec import structs
 
 from headrace.domain import limits, settle
 from headrace.domain.change import Change, Done
@@ -78,7 +79,7 @@ class Reports(ServicePart):
         }
         tasks = with_present_ends(self.store, list(beats.values())) if beats else ()
         return {
-            place: replace(results[place], task=task)
+            place: structs.replace(results[place], task=task)
             for place, task in zip(beats, tasks, strict=True)
         }
 

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
 from typing import Final
+
+from msgspec import Struct, field
 
 from headrace.domain import limits
 from headrace.domain.ids import group_of, names_lease
@@ -16,7 +18,6 @@ from headrace.domain.queue import Queue
 from headrace.domain.retry import Seconds
 from headrace.domain.settle import ReportedLease
 from headrace.domain.task import ErrorKind, State, Task, TaskError
-from headrace.domain.values import quick
 from headrace.ops.tasks.enqueue import EnqueueResult
 from headrace.store.call_scope import visible
 
@@ -114,8 +115,7 @@ _NOTHING_SAID: Final = "0"
 _DIGEST_BYTES: Final = 6  # distinguishes reports under one lease; no secret
 
 
-@quick
-class TaskReport:
+class TaskReport(Struct, frozen=True):
     """One report; ``lease_id`` as the dequeue returned it, JSON texts unparsed."""
 
     task_id: str
@@ -141,8 +141,7 @@ class TaskReport:
         return blake2b(repr(said).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-@quick
-class ReportResult:
+class ReportResult(Struct, frozen=True):
     """The result of one report; ``task`` as it is now, if the queue still has it."""
 
     task_id: str

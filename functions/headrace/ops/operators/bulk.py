@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec import structs
+
 from headrace.domain.change import Change, Done, Outcome
 from headrace.domain.errors import FieldError, InvalidRequest
 from headrace.domain.filters import TaskFilter, check_states
@@ -339,7 +341,7 @@ class BulkOperations(ServicePart):
             return plan(turn=kept_turn(task))
         turn = self.service.lines.take_once(to, task)
         change = plan(turn=turn)
-        return change if isinstance(change, Unfit) else replace(change, turn=turn)
+        return change if isinstance(change, Unfit) else structs.replace(change, turn=turn)
 
     def _foreseen(self, job: _Job, task: Task) -> BulkOutcome:
         """Return the outcome that a dry run predicts for *task*."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec import structs
+
 from headrace.domain import limits, plan
 from headrace.domain.change import Done, KeyLock
 from headrace.domain.errors import Unavailable
@@ -112,7 +114,7 @@ class TickTasks(ServicePart):
             )
             then, fence = at.moved([tick], following, {tick: task_id} if number else None)
             result = self.service.tasks.enqueue_at(
-                queue, replace(new, id=task_id), tick, fence=fence
+                queue, structs.replace(new, id=task_id), tick, fence=fence
             )
             if result.outcome is EnqueueOutcome.DUPLICATE:
                 if not _over(schedule, tick, at.now):

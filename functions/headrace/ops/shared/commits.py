@@ -1,9 +1,10 @@
 """Commits of changes of tasks, with their effects on what this process knows."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from headrace.domain import plan
 from headrace.domain.change import Change, Done, Entry, KeyLock, Outcome, Refused
@@ -34,7 +35,7 @@ def commit(service: "Service", changes: Sequence[Change]) -> list[Outcome]:
         lost = [change.also[blocked] for blocked in outcome.blocked]
         if all(isinstance(also, KeyLock) and also.value is None for also in lost):
             kept = tuple(also for also in change.also if also not in lost)
-            outcomes[place] = commit_exactly(service, [replace(change, also=kept)])[0]
+            outcomes[place] = commit_exactly(service, [structs.replace(change, also=kept)])[0]
     made = zip(changes, outcomes, strict=True)
     failed = [change for change, outcome in made if not isinstance(outcome, Done)]
     if failed:
@@ -109,7 +110,7 @@ def commit_with_key(service: "Service", change: Change, queue: str) -> tuple[Out
         holder, held = key_holder(service.store, queue, lock.name, service.now())
         if held is not None:
             return outcome, held
-        taking = replace(lock, expects=holder)
+        taking = structs.replace(lock, expects=holder)
         also = tuple(taking if one is lock else one for one in change.also)
-        outcome = commit(service, [replace(change, also=also)])[0]
+        outcome = commit(service, [structs.replace(change, also=also)])[0]
     return outcome, None

@@ -7,10 +7,12 @@ reaper releases tasks that the index did not show yet, or that there was no time
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from headrace.domain import lease as groups
 from headrace.domain import settle
@@ -275,7 +277,9 @@ def with_present_ends(store: Store, tasks: Sequence[Task]) -> tuple[Task, ...]:
     for task in tasks:
         group_id = group_of(task.lease_id)
         group = find(group_id) if group_id is not None else None
-        shown.append(task if group is None else replace(task, lease_expires_at=group.expires_at))
+        shown.append(
+            task if group is None else structs.replace(task, lease_expires_at=group.expires_at)
+        )
     return tuple(shown)
 
 

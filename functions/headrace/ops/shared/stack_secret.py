@@ -8,9 +8,11 @@ import base64
 import logging
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
+
+from msgspec import structs
 
 from headrace.domain.change import KeyLock
 from headrace.domain.errors import Unavailable
@@ -125,7 +127,7 @@ def with_unique_ids(
             return specs
         for place in open_places:
             queue, new = wanted[place]
-            specs[place] = replace(new, id=_id_of(ids, queue, new, now, number))
+            specs[place] = structs.replace(new, id=_id_of(ids, queue, new, now, number))
         names = [str(specs[place].id) for place in open_places]
         found = {**store.read(names, payload=False), **store.tombstones(names)}
         open_places = [

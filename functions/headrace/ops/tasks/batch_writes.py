@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import structs
+
 from headrace.domain import limits, plan
 from headrace.domain.batch import (
     DEAD_IDS,
@@ -323,7 +325,9 @@ class BatchWrites(ServicePart):
             callback.new, queue, task_id=task_id, due_at=due_at, now=now, token=None
         )
         end = replace(batch.end, relay=callback.relay)
-        return replace(birth, insert=birth.insert and replace(birth.insert, batch=end))
+        return structs.replace(
+            birth, insert=birth.insert and structs.replace(birth.insert, batch=end)
+        )
 
     def callback_id(self, batch: TaskBatch, event: BatchEvent) -> str:
         """Return the id of the task that a callback made, or would make."""
@@ -355,8 +359,8 @@ class BatchWrites(ServicePart):
                 batch.id,
                 task_id,
             )
-            insert = birth.insert and replace(birth.insert, id=task_id)
-            free[event] = replace(birth, task_id=task_id, insert=insert)
+            insert = birth.insert and structs.replace(birth.insert, id=task_id)
+            free[event] = structs.replace(birth, task_id=task_id, insert=insert)
         return free
 
 

@@ -6,6 +6,8 @@ from datetime import timedelta
 from hashlib import blake2b
 from typing import Final
 
+from msgspec import structs
+
 from headrace.domain import access, limits
 from headrace.domain.batch import (
     BatchDelta,
@@ -278,7 +280,9 @@ class BatchOperations(ServicePart):
                 if batch_id in wrong:
                     field_ = f"on.{event}.batches[{place}]"
                     raise InvalidRequest.of(field_, f"takes no members: {wrong[batch_id]}")
-            joined = replace(callback.new, batches=tuple(keys[one] for one in callback.new.batches))
+            joined = structs.replace(
+                callback.new, batches=tuple(keys[one] for one in callback.new.batches)
+            )
             checked[event] = replace(callback, new=joined)
         return checked
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from msgspec import structs
+
 from headrace.domain import access, plan
 from headrace.domain.batch import TaskBatch
 from headrace.domain.change import Done
@@ -99,7 +101,7 @@ class Cancelling(ServicePart):
                 if change.gone:
                     note_left(self.store, queue.name, [task])
                 note_cancelled(self.store, task)
-                left = task if change.gone else replace(done.task, payload=task.payload)
+                left = task if change.gone else structs.replace(done.task, payload=task.payload)
                 return CancelResult(left, kept=not change.gone)
             task = self._read(task.id)
             if task.cancelled:

@@ -1,10 +1,11 @@
 """The life of a task outside its worker: enqueue, look, delete."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct, structs
 
 from headrace.domain import access, plan
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused
@@ -17,7 +18,6 @@ from headrace.domain.retry import Seconds
 from headrace.domain.task import State, Task
 from headrace.domain.task_groups import PLACE_GOOD_FOR, Turn
 from headrace.domain.times import MICROSECOND
-from headrace.domain.values import quick
 from headrace.ops.shared.audit import checked_reason
 from headrace.ops.shared.commits import check_fence, commit, key_holder, with_id
 from headrace.ops.shared.leases import with_present_ends
@@ -39,8 +39,7 @@ class EnqueueOutcome(StrEnum):
     INVALID = "INVALID"
 
 
-@quick
-class EnqueueResult:
+class EnqueueResult(Struct, frozen=True):
     """The result of one entry; ``task`` is the existing task if it may be shown.
 
     ``elsewhere`` is the queue of an EXISTING task in another queue, which is not shown; None if
@@ -59,8 +58,7 @@ class EnqueueResult:
         return self.elsewhere if self.task is None else self.task.queue
 
 
-@quick
-class _Entry:
+class _Entry(Struct, frozen=True):
     """One entry on its way in."""
 
     new: TaskSpec
@@ -90,7 +88,7 @@ def _with_keys(new: TaskSpec, keys: Mapping[str, str]) -> TaskSpec:
     """Return *new* with the keys of its batches; unknown ones stay as they are."""
     if not new.batches:
         return new
-    return replace(new, batches=tuple(keys.get(one, one) for one in new.batches))
+    return structs.replace(new, batches=tuple(keys.get(one, one) for one in new.batches))
 
 
 class TaskOperations(ServicePart):
@@ -220,7 +218,7 @@ class TaskOperations(ServicePart):
             if fault is None
         }
         for place, turn in self.service.lines.take_for(new, now).items():
-            entries[place] = replace(entries[place], turn=turn)
+            entries[place] = structs.replace(entries[place], turn=turn)
         return entries
 
     def _enqueue_plain(

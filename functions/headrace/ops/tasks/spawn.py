@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from msgspec import structs
+
 from headrace.domain import limits, plan
 from headrace.domain.batch import with_spawned
 from headrace.domain.change import Change, Done, KeyLock
@@ -87,7 +89,7 @@ class Spawning(ServicePart):
             if fault := new.fault(queue, due_at):
                 message = f"spawn[{place}].{fault}"
                 raise InvalidRequest(message)
-            joined = replace(new, batches=tuple(keys[one] for one in new.batches))
+            joined = structs.replace(new, batches=tuple(keys[one] for one in new.batches))
             made.append(Child(queue, joined, _id_of(place, new, lease_id, parent.id), due_at))
         return tuple(made)
 
@@ -131,7 +133,7 @@ class Spawning(ServicePart):
                 for lock in change.also
                 if lock not in kept_locks and not _passed_on(lock, taken)
             ]
-            whole = replace(change, also=(*also, *planned.values(), *lots))
+            whole = structs.replace(change, also=(*also, *planned.values(), *lots))
             whole = _counting(whole, parent, planned, deferred)
             outcome = commit_exactly(self.service, [whole])[0]
             if isinstance(outcome, Done):
@@ -167,7 +169,7 @@ class Spawning(ServicePart):
         children = {one.place: one for one in content.children}
         try:
             return self._make_once(
-                replace(lot, value=None, expects=lot.value), content.batches, children
+                structs.replace(lot, value=None, expects=lot.value), content.batches, children
             )
         except OvertakenError:
             found = self._found_of([(one.queue, one.new, one.task_id) for one in children.values()])
@@ -336,7 +338,7 @@ def _counting(
     if parent.batches is None or not named:
         return change
     put = {**change.put, "batches": with_spawned(parent.batches, named)}
-    return replace(change, put=put)
+    return structs.replace(change, put=put)
 
 
 def ids_of_children(task: Task) -> Iterator[str]:

@@ -10,13 +10,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import quote
 
+from msgspec import structs
+
 from headrace.domain import limits, offload
 from headrace.domain.errors import InvalidRequest, Unavailable
 from headrace.domain.ids import new_request_token, new_task_id
 from headrace.domain.offload import PATH, OwnObjects, Upload, text_of
 from headrace.domain.plan import TaskSpec
 from headrace.domain.task import OFFLOADED, OffloadedText, Task
-from headrace.domain.values import with_changes
 from headrace.ops.shared.service_part import ServicePart
 
 if TYPE_CHECKING:
@@ -194,4 +195,4 @@ class OffloadedTexts(ServicePart):
             for field, one in task.fetchable.items()
             if field in fields and one.name in found
         }
-        return with_changes(task, **texts) if texts else task
+        return structs.replace(task, **texts) if texts else task

@@ -9,12 +9,13 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
+from msgspec import structs
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import datasource as api
 from typing_extensions import override
@@ -183,13 +184,15 @@ def _with_children_as_taken(target: SettleTarget, report: TaskReport) -> TaskRep
             settings = queues.cached(name).settings
         except NotFound:  # as the report will be told
             return new
-        return replace(
+        return structs.replace(
             new,
             priority=None if settings.priority is None else new.priority,
             group_key=None if settings.groups is None else new.group_key,
         )
 
-    return replace(report, spawn=tuple((name, taken(name, new)) for name, new in report.spawn))
+    return structs.replace(
+        report, spawn=tuple((name, taken(name, new)) for name, new in report.spawn)
+    )
 
 
 def _send(

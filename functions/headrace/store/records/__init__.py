@@ -6,6 +6,8 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_type_hints
 
+from msgspec import Struct
+
 from headrace.domain.filters import NewerRecord
 from headrace.domain.values import convert
 from headrace.safe_logging import safe_logger
@@ -15,13 +17,13 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def body_of(thing: "DataclassInstance", *without: str) -> dict[str, Any]:
+def body_of(thing: "DataclassInstance | Struct", *without: str) -> dict[str, Any]:
     """Return the fields of *thing* as a record keeps them; none that is *without*."""
-    return {
-        one.name: _kept(getattr(thing, one.name))
-        for one in fields(thing)
-        if one.name not in without
-    }
+    if isinstance(thing, Struct):
+        names: Iterable[str] = thing.__struct_fields__
+    else:
+        names = [one.name for one in fields(thing)]
+    return {name: _kept(getattr(thing, name)) for name in names if name not in without}
 
 
 _T = TypeVar("_T")
@@ -29,9 +31,9 @@ _log: Final = safe_logger(__name__)
 
 
 def read_body(body: Mapping[str, Any], shape: type[_T], **named: object) -> _T:
-    """Return *body* and *named* as *shape*, a dataclass.
+    """Return *body* and *named* as *shape*, a dataclass or a struct.
 
-    Raises NewerRecord for a field that *shape* or a dataclass in it does not have.
+    Raises NewerRecord for a field that *shape* or a class in it does not have.
     """
     kept = {name: value for name, value in body.items() if name not in named}
     refuse_unknown_fields(kept, shape)
@@ -60,12 +62,16 @@ def readable(records: Iterable[Record], read: Callable[[Record], _T]) -> Iterato
 
 @cache
 def _shapes_of(shape: type) -> Mapping[str, type | None]:
-    """Return the fields of *shape*, each with the dataclass that it holds, if any."""
+    """Return the fields of *shape*, each with the dataclass or struct that it holds, if any."""
     found: dict[str, type | None] = {}
     for name, hint in get_type_hints(shape).items():
         inner = [one for one in (hint, *get_args(hint)) if isinstance(one, type)]
-        found[name] = next(filter(is_dataclass, inner), None)
+        found[name] = next(filter(_has_fields, inner), None)
     return found
+
+
+def _has_fields(kind: type) -> bool:
+    return is_dataclass(kind) or issubclass(kind, Struct)
 
 
 def _kept(value: object) -> object:
@@ -76,6 +82,6 @@ def _kept(value: object) -> object:
             return sorted(value)
         case tuple():
             return [_kept(part) for part in value]
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct) or (is_dataclass(value) and not isinstance(value, type)):
         return body_of(value)
     return value

@@ -6,7 +6,6 @@ A row has columns for conditions and order, the payload, and the other fields as
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import MISSING, Field, fields, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
@@ -15,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Final, get_type_hints
 
 import msgspec
+from msgspec import structs
 
 from headrace.domain.change import Entry
 from headrace.domain.limits import utf8_bytes
@@ -46,17 +46,17 @@ _IN_COLUMNS: Final = (
 )
 _FIRST: Final = 9  # fields of a Task, which task_of gives one by one
 _HINTS: Final = get_type_hints(Task, vars(sys.modules[Task.__module__]))
-_REST: Final = tuple(field for field in fields(Task) if field.name not in _IN_COLUMNS)
+_REST: Final = tuple(field for field in structs.fields(Task) if field.name not in _IN_COLUMNS)
 _NAMES: Final = tuple(field.name for field in _REST)
 
 
-def _default(field: Field[Any]) -> tuple[Any, ...]:
-    if field.default is not MISSING:
-        return (field.name, _HINTS[field.name], field.default)
-    if field.default_factory is not MISSING:
+def _default(field: structs.FieldInfo) -> tuple[Any, ...]:
+    if field.default_factory is not msgspec.NODEFAULT:
         factory = msgspec.field(default_factory=field.default_factory)
         return (field.name, _HINTS[field.name], factory)
-    return (field.name, _HINTS[field.name])
+    if field.required:
+        return (field.name, _HINTS[field.name])
+    return (field.name, _HINTS[field.name], field.default)
 
 
 _Rest: Final = msgspec.defstruct(
@@ -66,7 +66,7 @@ _Rest: Final = msgspec.defstruct(
     gc=False,  # nothing of a task leads back
 )
 _rest_values: Final = attrgetter(*_NAMES)
-_other_values: Final = attrgetter(*[field.name for field in fields(Task)[_FIRST:]])
+_other_values: Final = attrgetter(*[field.name for field in structs.fields(Task)[_FIRST:]])
 
 
 def _plain(value: object) -> str:
@@ -199,7 +199,7 @@ def task_bytes(row: Row | None, payload: int | None = None) -> int:
     most = utf8_bytes(row[-2]) + payload + len(row[0]) + len(row[1] or "") + _BESIDES
     if most < _KB:
         return most
-    task = replace(task_of((*row[:-1], None)), payload="") if payload else task_of(row)
+    task = structs.replace(task_of((*row[:-1], None)), payload="") if payload else task_of(row)
     return item_bytes(to_item(task)) + payload
 
 

@@ -105,7 +105,7 @@ LANE: Final = 64
 """How many labels of index partitions a lane has: one for each shard that a queue may have."""
 
 
-class Place(Struct, frozen=True, gc=False):
+class Place(Struct, frozen=True, array_like=True, gc=False):
     """Where the index keeps a task: its queue, state, shard and lane.
 
     Lanes part the tasks of one shard that wait in different ranks; all else is in lane 0.
@@ -207,7 +207,7 @@ OFFLOADED: Final = {"payload": "payload_ref", "result": "result_ref", "progress"
 _references_of: Final = attrgetter(*OFFLOADED.values())
 
 
-class Task(Struct, frozen=True, gc=False):
+class Task(Struct, frozen=True, omit_defaults=True, gc=False):
     """A task as stored; ``task_fields`` says who sets and what clears each field.
 
     ``scheduled_at`` is the sort key of the index (see State); ``due_at`` is the due time the

@@ -61,7 +61,7 @@ class MemoryTables(SqliteStore):
 
     def first_due(self, queues: Iterable[str], *, ticks: bool = True) -> dict[str, datetime]:
         """Return when the first waiting task of each queue is due, with or without *ticks*."""
-        which = "" if ticks else " AND json_extract(rest, '$.schedule') IS NULL"
+        which = "" if ticks else " AND json_extract(task, '$.schedule') IS NULL"
         by_queue = f"queue, MIN(due_at) FROM tasks {_IN_STATE}{which} GROUP BY queue"
         found = self._rows(by_queue, State.ENQUEUED, queues)
         return {queue: instant_of(due_at) for queue, due_at in found}
@@ -70,7 +70,7 @@ class MemoryTables(SqliteStore):
         """Return when the first lease of each queue ends."""
         found: dict[str, datetime] = {}
         for row in self._rows(f"{COLUMNS} FROM tasks {_IN_STATE}", State.INFLIGHT, queues):
-            task = task_of(row)
+            task = task_of(row[-2], None)
             end = task.lease_expires_at or task.scheduled_at
             found[task.queue] = min(end, found.get(task.queue, end))
         return found

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import msgspec
-
 from headrace.domain.change import Change, Done, KeyLock, Outcome, Refused, refused
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.patch import EXPIRES, Fields, Patch, Patched, Value, number
@@ -37,22 +35,21 @@ _REPLACING: Final = (
     "ON CONFLICT (id) DO UPDATE SET"
     " queue=excluded.queue, state=excluded.state, label=excluded.label,"
     " scheduled_at=excluded.scheduled_at, expires_at=excluded.expires_at,"
-    " retained_until=excluded.retained_until, due_at=excluded.due_at, rest=excluded.rest,"
+    " retained_until=excluded.retained_until, due_at=excluded.due_at, task=excluded.task,"
     " payload=excluded.payload"
 )
 
 
 Line = tuple[Any, ...]
-_INTO_LOG: Final = "changes (at, forgotten, before, after, payload)"
-_encode: Final = msgspec.json.Encoder().encode
+_INTO_LOG: Final = "changes (at, forgotten, before, after, payload, payload_bytes)"
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
     """Writes the log of writes, kept until the recorder has read it.
 
-    A line holds the task before and after the write, as rows without their payloads but with the
-    sizes of these.  ``keeps`` says for which queues the log keeps new payloads.
+    A line holds the task before and after the write without its payload, and the size of the
+    payload.  ``keeps`` says for which queues the log keeps new payloads.
     """
 
     now: Callable[[], datetime]
@@ -63,18 +60,14 @@ class Log:
         payload = None
         if new is not None and (old is None or old[-1] != new[-1]) and new[1] is not None:
             payload = new[-1] if self.keeps(new[1]) else None
-        return (forgotten, _side(old), _side(new), payload)
+        last = old if new is None or new[1] is None else new  # a tombstone has no queue
+        size = 0 if last is None else utf8_bytes(last[-1] or "")
+        return (forgotten, old and old[-2], new and new[-2], payload, size)
 
     def write(self, db: sqlite3.Connection, lines: Sequence[Line]) -> None:
         """Write *lines*, within a transaction."""
         at = micros_of(self.now())
         insert(db, _INTO_LOG, [(at, *line) for line in lines])
-
-
-def _side(row: Row | None) -> str | None:
-    if row is None:
-        return None
-    return _encode((*row[:-1], utf8_bytes(row[-1] or ""))).decode()
 
 
 @dataclass(slots=True)
@@ -118,7 +111,7 @@ class Commit:
     def _task(self, task_id: str) -> Task | None:
         if task_id not in self._tasks:
             row = self._rows[task_id]
-            self._tasks[task_id] = None if row is None else task_of(row)
+            self._tasks[task_id] = None if row is None else task_of(row[-2], row[-1])
         return self._tasks[task_id]
 
     def _make(self, change: Change) -> Outcome:

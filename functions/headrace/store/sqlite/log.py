@@ -1,15 +1,9 @@
 """The log of writes, as the recorder reads and trims it; ``commits`` writes it."""
 
-from typing import Final
-
-import msgspec
-
 from headrace.domain.task import Task
 from headrace.domain.transitions import TaskWrite
 from headrace.store.sqlite.database import Database
 from headrace.store.sqlite.rows import task_of
-
-_decode: Final = msgspec.json.Decoder(list).decode
 
 
 class LoggedWrites:
@@ -21,16 +15,17 @@ class LoggedWrites:
         """Return up to *limit* writes after number *after*, in order.  Raises Unavailable."""
         with self._db.reading() as db:
             rows = db.execute(
-                "SELECT number, at, before, after, payload, forgotten FROM changes"
+                "SELECT number, at, before, after, payload, forgotten, payload_bytes FROM changes"
                 " WHERE number > ? ORDER BY number LIMIT ?",
                 (after, limit),
             ).fetchall()
-        sides = _SideReader()
+        left: dict[str, Task] = {}  # mostly, a write begins with the task that the last one left
         writes = []
-        for number, at, old, new, payload, forgotten in rows:
-            was, old_bytes = sides.read(old)
-            now, new_bytes = sides.read(new, payload)
-            size = old_bytes if now is None or now.is_tombstone else new_bytes
+        for number, at, old, new, payload, forgotten, size in rows:
+            was = None if old is None else left.pop(old, None) or task_of(old, None)
+            now = None if new is None else task_of(new, payload)
+            if now is not None and payload is None:
+                left[new] = now
             writes.append(TaskWrite(number, at, was, now, bool(forgotten), size))
         return writes
 
@@ -50,22 +45,3 @@ class LoggedWrites:
             ),
             lazy=True,
         )
-
-
-class _SideReader:
-    """Reads the tasks of lines.  Mostly, a write begins with the task that the last one left."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Task, int]] = {}
-
-    def read(self, side: str | None, payload: str | None = None) -> tuple[Task | None, int]:
-        """Return the task of *side* with this *payload*, and the size of its stored payload."""
-        if side is None:
-            return None, 0
-        found = self._known.get(side) if payload is None else None
-        if found is None:
-            *columns, size = _decode(side)
-            found = task_of((*columns, payload)), size
-            if payload is None:
-                self._known[side] = found
-        return found

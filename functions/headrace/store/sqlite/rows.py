@@ -1,17 +1,15 @@
 """Tasks as rows, and the sizes of items that DynamoDB would charge for.
 
-A row has columns for conditions and order, the payload, and the other fields as JSON.
+A row has the task as JSON without its payload, the payload, and columns for conditions and order.
 """
 
 import sqlite3
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
 from math import ceil
-from operator import attrgetter
-from typing import Any, Final, get_type_hints
+from typing import Any, Final
 
 import msgspec
 from msgspec import structs
@@ -19,13 +17,13 @@ from msgspec import structs
 from headrace.domain.change import Entry
 from headrace.domain.limits import utf8_bytes
 from headrace.domain.patch import Fields, Value
-from headrace.domain.task import Place, State, Task
+from headrace.domain.task import Place, Task
 from headrace.domain.times import instant_of, micros_of
 from headrace.store.call_scope import entry_units, write_units
 from headrace.store.items import item_bytes, to_item
 
 COLUMNS: Final = (
-    "id, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload"
+    "id, queue, state, label, scheduled_at, expires_at, retained_until, due_at, task, payload"
 )
 MEASURED: Final = COLUMNS.replace("payload", "length(CAST(payload AS BLOB))")
 """``COLUMNS`` with the size of the payload instead of the payload."""
@@ -35,38 +33,6 @@ Row = tuple[Any, ...]
 
 _AT_A_TIME: Final = 500  # parameters of one statement
 _INSERTED_AT_ONCE: Final = 25  # rows
-_IN_COLUMNS: Final = (
-    "id",
-    "place",
-    "scheduled_at",
-    "due_at",
-    "payload",
-    "expires_at",
-    "retained_until",
-)
-_FIRST: Final = 9  # fields of a Task, which task_of gives one by one
-_HINTS: Final = get_type_hints(Task, vars(sys.modules[Task.__module__]))
-_REST: Final = tuple(field for field in structs.fields(Task) if field.name not in _IN_COLUMNS)
-_NAMES: Final = tuple(field.name for field in _REST)
-
-
-def _default(field: structs.FieldInfo) -> tuple[Any, ...]:
-    if field.default_factory is not msgspec.NODEFAULT:
-        factory = msgspec.field(default_factory=field.default_factory)
-        return (field.name, _HINTS[field.name], factory)
-    if field.required:
-        return (field.name, _HINTS[field.name])
-    return (field.name, _HINTS[field.name], field.default)
-
-
-_Rest: Final = msgspec.defstruct(
-    "_Rest",
-    map(_default, _REST),
-    omit_defaults=True,
-    gc=False,  # nothing of a task leads back
-)
-_rest_values: Final = attrgetter(*_NAMES)
-_other_values: Final = attrgetter(*[field.name for field in structs.fields(Task)[_FIRST:]])
 
 
 def _plain(value: object) -> str:
@@ -77,7 +43,7 @@ def _plain(value: object) -> str:
 
 
 _encode: Final = msgspec.json.Encoder(enc_hook=_plain).encode
-_rest_of: Final[Callable[[str], Any]] = msgspec.json.Decoder(_Rest).decode
+_decode: Final = msgspec.json.Decoder(Task).decode
 
 
 class _OfGroup(msgspec.Struct):
@@ -86,8 +52,6 @@ class _OfGroup(msgspec.Struct):
 
 _group_of: Final = msgspec.json.Decoder(_OfGroup).decode
 
-STATES: Final = {str(state): state for state in State}
-
 
 def _micros(instant: datetime | None) -> int | None:
     return None if instant is None else micros_of(instant)
@@ -95,7 +59,6 @@ def _micros(instant: datetime | None) -> int | None:
 
 def row_of(task: Task) -> Row:
     """Return *task* as a row."""
-    rest = _encode(_Rest(*_rest_values(task))).decode()
     place: tuple[Any, ...] = (None, None, None)
     if task.ended_in is None:
         place = (task.place.queue, str(task.place.state), task.place.label)
@@ -106,36 +69,25 @@ def row_of(task: Task) -> Row:
         _micros(task.expires_at),
         _micros(task.retained_until),
         micros_of(task.due_at),
-        rest,
+        _encode(structs.replace(task, payload=None)).decode(),
         task.payload,
     )
 
 
-def task_of(row: Row) -> Task:
-    """Return the task of a row."""
-    id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at, rest, payload = row
-    known = _rest_of(rest)
-    place = known.ended_in if queue is None else Place.labelled(queue, STATES[state], label)
-    return Task(  # by position: with keywords it takes three times as long
-        id_,
-        place,
-        instant_of(scheduled_at),
-        instant_of(due_at),
-        known.created_at,
-        known.enqueued_at,
-        payload,
-        None if expires_at is None else instant_of(expires_at),
-        None if retained_until is None else instant_of(retained_until),
-        *_other_values(known),
-    )
+def task_of(text: str, payload: str | None) -> Task:
+    """Return the task of the columns ``task`` and ``payload``."""
+    task = _decode(text)
+    if payload is not None:
+        structs.force_setattr(task, "payload", payload)
+    return task
 
 
 def entry_of(place: Place, row: Row) -> Entry:
-    """Return the index entry of (id, scheduled_at, expires_at, retained_until, due_at, rest).
+    """Return the index entry of (id, scheduled_at, expires_at, retained_until, due_at, task).
 
-    ``rest`` is None if the group is not needed.
+    ``task`` is None if the group is not needed.
     """
-    id_, scheduled_at, expires_at, retained_until, due_at, rest = row
+    id_, scheduled_at, expires_at, retained_until, due_at, text = row
     at = instant_of(scheduled_at)
     return Entry(
         id_,
@@ -144,8 +96,8 @@ def entry_of(place: Place, row: Row) -> Entry:
         None if expires_at is None else instant_of(expires_at),
         None if retained_until is None else instant_of(retained_until),
         at if due_at == scheduled_at else None if due_at is None else instant_of(due_at),
-        None if rest is None else _group_of(rest).group_key,
-        rest is not None,
+        None if text is None else _group_of(text).group_key,
+        text is not None,
     )
 
 
@@ -183,8 +135,6 @@ def _insertion(into: str, rows: int, values: int, then: str) -> str:
 _KB: Final = 1024
 _INSTANT_BYTES: Final = 9  # microseconds since 1970, a byte for two digits
 _SECONDS_BYTES: Final = 6
-_BESIDES: Final = 250
-"""The most that an item has besides its texts in columns and the JSON of the rest."""
 
 
 def task_bytes(row: Row | None, payload: int | None = None) -> int:
@@ -196,10 +146,10 @@ def task_bytes(row: Row | None, payload: int | None = None) -> int:
         return 0
     if payload is None:
         payload = utf8_bytes(row[-1] or "")
-    most = utf8_bytes(row[-2]) + payload + len(row[0]) + len(row[1] or "") + _BESIDES
+    most = utf8_bytes(row[-2]) + payload  # the names of fields take more room in JSON
     if most < _KB:
         return most
-    task = structs.replace(task_of((*row[:-1], None)), payload="") if payload else task_of(row)
+    task = task_of(row[-2], "" if payload else row[-1])
     return item_bytes(to_item(task)) + payload
 
 

@@ -27,7 +27,7 @@ MIGRATIONS: Final = (
         queue TEXT, state TEXT, label INTEGER,  -- NULL for the tombstone of a task
         scheduled_at INTEGER NOT NULL, expires_at INTEGER, retained_until INTEGER,
         due_at INTEGER,
-        rest TEXT NOT NULL,
+        task TEXT NOT NULL,  -- as JSON, without its payload
         payload TEXT
     );
     CREATE INDEX tasks_by_state
@@ -46,7 +46,7 @@ MIGRATIONS: Final = (
     ) WITHOUT ROWID;
     CREATE TABLE changes (
         number INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, forgotten INTEGER NOT NULL,
-        before TEXT, after TEXT, payload TEXT
+        before TEXT, after TEXT, payload TEXT, payload_bytes INTEGER NOT NULL
     );
     CREATE TABLE matches (
         queue TEXT NOT NULL, term TEXT NOT NULL, id TEXT NOT NULL,

@@ -120,7 +120,7 @@ class TaskTable:
             rows = read_rows(db, task_ids, payload=payload)
         sizes = (task_bytes(row, None if payload else row[-1] or 0) for row in rows.values())
         charge(read=sum(read_units(size, consistent=consistent) for size in sizes))
-        return [task_of(row if payload else (*row[:-1], None)) for row in rows.values()]
+        return [task_of(row[-2], row[-1] if payload else None) for row in rows.values()]
 
     def ids(self, prefix: str, *, limit: int) -> tuple[Sequence[str], bool] | None:
         with self._db.reading() as db:
@@ -143,10 +143,10 @@ class TaskTable:
     ) -> EntryPage:
         where, values = _bounds(place, since, until, after, descending=descending)
         order = "DESC" if descending else "ASC"
-        rest = "rest" if place.lane in (TURN_LANE, RETURN_LANE) else "NULL"
+        text = "task" if place.lane in (TURN_LANE, RETURN_LANE) else "NULL"
         with self._db.reading() as db:
             rows = db.execute(
-                f"SELECT id, scheduled_at, expires_at, retained_until, due_at, {rest} FROM tasks"
+                f"SELECT id, scheduled_at, expires_at, retained_until, due_at, {text} FROM tasks"
                 f" WHERE {where} ORDER BY scheduled_at {order}, id {order} LIMIT ?",
                 (*values, limit + 1),
             ).fetchall()
@@ -268,11 +268,11 @@ class FilePages:
     ) -> bytes:
         """Return a page of one of the *parts*, behind the key *start*."""
         after, until = part
-        rest = "NULL" if _IN_COLUMNS.issuperset(attributes) else "rest"
+        text = "NULL" if _IN_COLUMNS.issuperset(attributes) else "task"
         payload = "payload" if _PAYLOAD in attributes else "NULL"
         statement = (
             "SELECT rowid, id, queue, state, label, scheduled_at, expires_at, retained_until,"
-            f" due_at, {rest}, {payload}"
+            f" due_at, {text}, {payload}"
             " FROM tasks WHERE rowid > ? AND rowid <= ? ORDER BY rowid LIMIT ?"
         )
         after = after if start is None else int(start[ROW]["N"])
@@ -337,17 +337,18 @@ class FilePages:
 
 def _size(row: Row) -> int:
     """Return the approximate size of the item of a row without columns that were left out."""
-    *_, rest, payload = row
+    *_, text, payload = row
     size = payload if isinstance(payload, int) else len(payload or "")  # of one that was left out
-    return 100 + len(rest or "") + size
+    return 100 + len(text or "") + size
 
 
 def _item(row: Row, attributes: Sequence[str]) -> Item:
     """Return the *attributes* of a row, as far as the task has them."""
-    if row[8] is not None:
-        whole = to_item(task_of(row))
+    text, payload = row[8:]
+    if text is not None:
+        whole = to_item(task_of(text, payload if isinstance(payload, str) else None))
         return {name: whole[name] for name in attributes if name in whole}
-    id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at, _, payload = row
+    id_, queue, state, label, scheduled_at, expires_at, retained_until, due_at = row[:8]
     known: dict[str, Any] = {
         keys.TASK_ID: {"S": id_},
         keys.QUEUE_STATE: {"S": f"{queue}#{state}#{label}"},

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +17,6 @@ from tests.documented_lines import PAGES, command_lines
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-GUIDE = ROOT / "docs" / "how-to" / "command.md"
 HEADRACE = [sys.executable, "-P", "-m", "headrace.cli.main"]
 
 pytestmark = pytest.mark.slow  # each starts a process or several
@@ -45,26 +43,6 @@ def headrace(
     )
     assert done.returncode == code, done.stderr
     return str(done.stdout)
-
-
-def test_the_guides_commands_print_what_it_says(service: Launched) -> None:
-    """One shell runs all of them in order, as a reader would; each prints what stands below it."""
-    blocks = re.findall(r"```console\n(.*?)```", GUIDE.read_text(), flags=re.DOTALL)
-    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(blocks), flags=re.MULTILINE)
-    assert len(steps) > 10
-    script = "\n".join(f"{command}\necho '--- {place}'" for place, (command, _) in enumerate(steps))
-
-    shell = subprocess.run(
-        ["bash", "-c", f'headrace() {{ {shlex.join(HEADRACE)} "$@" 2>&1; }}\n{script}'],  # noqa: S607
-        env=environment(service),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-
-    printed = re.split(r"^--- \d+\n", shell.stdout, flags=re.MULTILINE)
-    assert printed == [output for _, output in steps] + [""]
 
 
 def test_ctrl_c_ends_what_follows_with_130(service: Launched) -> None:

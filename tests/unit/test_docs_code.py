@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 
 from headrace.client.worker import settings
@@ -19,7 +20,6 @@ ROOT = Path(__file__).parents[2]
 ELSEWHERE = {
     "outbox": "tests/unit/outbox/test_guide.py",
     "large-payloads": "tests/functional/test_guide_large_payloads.py",
-    "encryption": "tests/unit/examples/test_encryption.py",
     "modules": "tests/unit/app/test_modules_guide.py",
     "testing": "tests/unit/testing/test_guide.py",
 }
@@ -47,6 +47,7 @@ def shop(logging_as_before: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[M
     """A module, as dataclasses and type hints want one."""
     monkeypatch.setenv("HEADRACE_URL", "http://localhost:1")
     monkeypatch.setenv("HEADRACE_KEY", "a-key")
+    monkeypatch.setenv("MAIL_SECRET", Fernet.generate_key().decode())
     module = sys.modules["shop"] = ModuleType("shop")
     yield module
     del sys.modules["shop"]

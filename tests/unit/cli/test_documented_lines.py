@@ -40,25 +40,14 @@ ELSEWHERE: Final = {
 """Commands that need another process, Spark or Django, or never end: the test that runs them."""
 
 VALUES: Final = {
-    "BODY": "{}",
     "INSTANT": "2026-11-21T08:00:00Z",
-    "MODULE:APP": "shop.tasks:app",
-    "MODULE": "shop",
     "N": "5",
     "PATTERN": "mail",
-    "PAYLOAD": "{}",
     "QUEUE": "mail",
     "ROLE": "producer",
-    "SHELL": "bash",
-    "STATE": "DEAD",
-    "METHOD": "POST",
-    "PATH": "/v1/leases",
-    "TIME": "5m",
-    "path=value": "shards=2",
 }
 """What stands for the words in capitals of a line."""
 
-FILES: Final = {"--file": "tasks.ndjson"}
 MODULES: Final = ("app", "jobs", "mail", "module", "shop/__init__", "shop/app", "shop/tasks")
 APP: Final = """
 from headrace import App
@@ -181,14 +170,7 @@ def command_of(words: tuple[str, ...]) -> tuple[click.Command, list[str], list[s
             break
         command = inner
         path.append(words[len(path)])
-    return command, path, [without_brackets(word) for word in words[len(path) :]]
-
-
-def without_brackets(word: str) -> str:
-    """Return a word of a synopsis without the brackets and dots: `[QUEUE]...` is `QUEUE`."""
-    if "=" in word:
-        return word
-    return word.strip("[].") if word.startswith("[") or word.endswith(("]", "...")) else word
+    return command, path, list(words[len(path) :])
 
 
 def option_names(command: click.Command) -> set[str]:
@@ -228,11 +210,11 @@ def prepared(
     """Make what the line speaks of, and return its words with values for those in capitals."""
     noun, verb = path[0], path[-1]
     words = []
-    for place, word in enumerate(given):
+    for word in given:
         if word == "ID" and noun in ("action", "undo", "key"):
             words.append(world.make_id(noun, verb))
         elif word == "FILE":
-            words.append(FILES[given[place - 1]])
+            words.append("tasks.ndjson")
         elif word == "NAME" and noun == "queue":
             words.append("mail")
         elif word == "URL" or word.startswith("postgresql://"):

@@ -1,8 +1,5 @@
 """The example codec: what leaves the producer is ciphertext, what a worker reads is not."""
 
-import re
-from pathlib import Path
-
 import pytest
 from cryptography.fernet import Fernet
 
@@ -50,16 +47,3 @@ def test_an_old_key_reads_until_it_is_dropped() -> None:
     assert EncryptedCodec([new, KEY]).decode(text) == 2**70
     with pytest.raises(Unreadable, match="not encrypted with any of these keys"):
         EncryptedCodec([new]).decode(text)
-
-
-def test_the_guides_lines_run_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "how-to" / "encryption.md").read_text()
-    monkeypatch.setenv("MAIL_SECRET", KEY.decode())
-    monkeypatch.setenv("HEADRACE_URL", "http://queue.test")
-    monkeypatch.setenv("HEADRACE_KEY", "hr_secret")
-    (code,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    made: dict[str, object] = {}
-
-    exec(code, made)  # noqa: S102 (our own guide)
-
-    assert isinstance(made["codec"], EncryptedCodec)

@@ -1,4 +1,4 @@
-"""Runs a tutorial: its files, and its commands in one shell."""
+"""Runs a page: its files, and its commands in one shell."""
 
 import os
 import re
@@ -6,22 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "docs" / "tutorials"
-_FILE = r"```python\n# (\S+\.py)\n(.*?)```"
+from tests.documented_lines import ROOT
+
+_FILE = r"```(?:python|bash)\n# (\S+\.(?:py|sh))\n(.*?)```"
 _COMMANDS = r"```console\n(.*?)```"
 
 
-def run(name: str, folder: Path) -> None:
-    """Run the tutorial *name* in *folder* from top to bottom; each command prints what it shows."""
-    page = (FOLDER / f"{name}.md").read_text()
+def run(page: Path, folder: Path, **environment: str) -> None:
+    """Run *page* in *folder* from top to bottom; each command prints what the page shows."""
     shown: list[str] = []
     script = ["exec 2>&1", f"cd {folder}"]
-    for path, text, commands in re.findall(f"{_FILE}|{_COMMANDS}", page, re.DOTALL):
+    for path, text, commands in re.findall(f"{_FILE}|{_COMMANDS}", page.read_text(), re.DOTALL):
         if path:
             script.append(f"mkdir -p {Path(path).parent}\ncat > {path} <<'END'\n{text}END")
         for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", commands, re.MULTILINE):
             script.append(f"{command}\necho '--- {len(shown)}'")
             shown.append(output)
+    assert shown
     kept = {name: text for name, text in os.environ.items() if not name.startswith("HEADRACE_")}
 
     done = subprocess.run(
@@ -29,7 +30,8 @@ def run(name: str, folder: Path) -> None:
         env={
             **kept,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": f"{FOLDER.parents[1] / 'functions'}{os.pathsep}{folder}",
+            "PYTHONPATH": f"{ROOT / 'functions'}{os.pathsep}{folder}",
+            **environment,
         },
         capture_output=True,
         text=True,
@@ -39,5 +41,5 @@ def run(name: str, folder: Path) -> None:
 
     printed = re.split(r"^--- \d+\n", done.stdout, flags=re.MULTILINE)
     for step, (out, expected) in enumerate(zip(printed, [*shown, ""], strict=False)):
-        assert out == expected, f"{name}, command {step} printed {out!r}"
+        assert out == expected, f"{page.stem}, command {step} printed {out!r}"
     assert len(printed) == len(shown) + 1, done.stdout

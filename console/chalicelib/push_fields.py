@@ -123,7 +123,7 @@ def _read_headers(typed: Typed, old: Target | None) -> Mapping[str, str]:
 
 
 def read_on_end(typed: Typed) -> OnEnd | None:
-    """Return the typed notification; its queue is None if the form shows a mask."""
+    """Return the typed notification, with None for a masked queue."""
     states = _STATES[typed.choice("told_states", tuple(_STATES))]
     told = typed.texts["told_queue"]
     if not told:

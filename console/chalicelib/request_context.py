@@ -36,7 +36,7 @@ _Out = TypeVar("_Out")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The argument of every view; without a sign-in ``principal`` and ``session`` are None."""
+    """The argument of every view.  ``principal`` and ``session`` are None before the sign-in."""
 
     request: ConsoleRequest
     use: Service

@@ -1,15 +1,11 @@
 """Activity: who did what, to how many, when, and from which filter."""
 
-from dataclasses import fields, replace
-from typing import Any
-
 import pytest
 
 from headrace.domain.access import Role
 from headrace.domain.filters import TaskFilter
 from headrace.domain.operate import BulkAction
 from headrace.domain.retry import RetryStrategy
-from headrace.ops.shared.audit import AuditRecord
 from tests.console.conftest import Browser, Element, Shown, query_of
 
 
@@ -60,23 +56,3 @@ def test_changed_settings_say_what_they_were_and_are(admin: Browser) -> None:
         "description Letters → none",
         "retry_strategy.max_retries 3 → 5",
     ]
-
-
-def test_an_entry_is_shown_whichever_of_its_fields_are_empty(admin: Browser) -> None:
-    audit = admin.use.audit
-    optional = [one.name for one in fields(AuditRecord) if one.default is None]
-    actions = ("delete", "pause", "update_queue", "rotate_key", "undo")
-    for action in actions:
-        full = AuditRecord(
-            admin.clock(), "ada", action, "mail", {"state": "DEAD", "to_queue": "sms"}, ["tsk_1"],
-            3, 2, "request", "key_1", "because", {"shards": 1}, {"shards": 2}, "act_1",
-            {"inflight": 1}, "cancelled",
-        )  # fmt: skip
-        for name in optional:
-            empty: Any = {name: None}
-            audit.write(audit.new_name(), replace(full, **empty))
-
-    shown = admin.get("/console/activity?q=actor:ada")
-
-    assert shown.status == 200
-    assert len(rows(shown)) == len(optional) * len(actions)

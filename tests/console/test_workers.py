@@ -72,7 +72,7 @@ def test_a_task_leads_to_its_worker_and_a_queue_to_those_who_listen(admin: Brows
     assert list(rows(admin.get(listeners.attributes["href"]))) == ["ada/7: née"]
 
 
-@pytest.mark.parametrize(("verb", "asked"), [("quiet", "take no more"), ("stop", "stop")])
+@pytest.mark.parametrize(("verb", "asked"), [("quiet", "take no new tasks"), ("stop", "stop")])
 def test_a_worker_is_asked_after_a_question(admin: Browser, verb: str, asked: str) -> None:
     admin.queue("mail")
     beat(admin, "ada:1")

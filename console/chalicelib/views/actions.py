@@ -48,14 +48,14 @@ class TaskAction:
         return self.action.value
 
     def takes(self, word: str) -> bool:
-        """Tell whether it is legal for some task in the list that *word* of the filter selects."""
+        """Return whether it is legal for some tasks of the state *word*."""
         spans = TaskFilter(states=(word,) if word else ()).spans(_ANY_TIME)
         if self.action is BulkAction.RUN and word == "READY":
             return False
         return any(self._from(span.state) for span in spans)
 
     def fits(self, task: Task, status: Status) -> bool:
-        """Tell whether it is legal for *task* now."""
+        """Return whether it is legal for *task* now."""
         if self.action is BulkAction.RUN:
             return status is Status.SCHEDULED
         return self._from(task.state)
@@ -75,8 +75,8 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
                    "The settings of the other queue apply. A ready or scheduled task keeps its due "
                    "time, a dead one is due now."),
         TaskAction(BulkAction.CANCEL, "Cancel", "cancelled",
-                   "Dead as cancelled, without an error. A worker running it is told with its next "
-                   "heartbeat, after a third of the lease at the latest, and stops.",
+                   "Dead as cancelled, without an error. A worker running it gets the cancel with "
+                   "its next heartbeat, after a third of the lease at the latest, and stops.",
                    danger=True, permission=Permission.CANCEL, otherwise="Keep it"),
         TaskAction(BulkAction.DELETE, "Delete", "deleted",
                    "A worker running a deleted task is not stopped; its result is discarded.",
@@ -86,7 +86,7 @@ ACTIONS: Final[Mapping[str, TaskAction]] = {
 
 
 def detail_of(action: TaskAction) -> str:
-    """Return what to know before *action*, and whether it can be undone."""
+    """Return the effect of *action*, and how long an undo is possible."""
     undoable = action.action is BulkAction.DELETE
     return f"{action.detail} {undo_words()}" if undoable else action.detail
 
@@ -116,7 +116,7 @@ def target_fields(
 def _asked(
     context: RequestContext, action: TaskAction, queue: str, error: HeadraceError | None
 ) -> tuple[Field, ...]:
-    """Return what is asked before *action*: where to, if it moves, and why."""
+    """Return the fields of the question: the target of a move, and the reason."""
     wrong = {one.field: one.message for one in error.errors} if error else {}
     target = error.detail if error and "reason" not in wrong else ""
     return (

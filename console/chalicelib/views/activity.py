@@ -90,7 +90,7 @@ def _columns(
 
 
 def _headline(entry: AuditRecord) -> str:
-    """Return what was done, without the actor, who has a column."""
+    """Return the sentence of *entry* without its actor."""
     text = sentence(entry).removeprefix(f"{entry.actor} ").removeprefix("is ")
     return text[:1].upper() + text[1:]
 
@@ -123,7 +123,7 @@ def _queue_url(context: RequestContext, entry: AuditRecord) -> str:
 
 
 def _undo(context: RequestContext, entry: AuditRecord) -> Confirm | None:
-    """Return the form that restores the tasks that *entry* deleted; None if there are none."""
+    """Return the form that restores the tasks that *entry* deleted, or None."""
     undos = " ".join(filter(context.use.undos.remains, entry.undos or ()))
     if not undos or not entry.changed:
         return None

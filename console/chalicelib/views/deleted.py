@@ -1,4 +1,4 @@
-"""The page of a deleted task: when, by whom and why it was deleted, and how to restore it."""
+"""The page of a deleted task: time, actor and reason of the deletion, and its undo."""
 
 from datetime import datetime
 from typing import Final
@@ -22,7 +22,7 @@ _GONE: Final = 410
 def deleted_page(context: RequestContext, missing: HeadraceError) -> Reply:
     """Return the page of the task of the path, which is *missing*.
 
-    Raises *missing* for a task whose deletion nobody knows of any more, or not this visitor.
+    Raises *missing* if no record of the deletion is left, or this visitor may not see it.
     """
     task_id = context.request.names["id"]
     undo = context.use.undos.of_task(task_id)

@@ -78,7 +78,7 @@ def task_url(context: RequestContext, task_id: str) -> str:
 
 
 def worker_link(context: RequestContext, name: str) -> str | None:
-    """Return the address of a worker's page; None where there is none for this visitor."""
+    """Return the address of a worker's page, or None if this visitor may not see it."""
     if not name or not context.allows(Permission.LIST):
         return None
     try:

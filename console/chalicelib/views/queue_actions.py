@@ -1,6 +1,6 @@
 """Actions on a whole queue: pause, resume, recount, purge, delete.
 
-Those that cannot be undone ask for the queue's name.
+Purge and delete ask for the queue's name.
 """
 
 from collections.abc import Callable, Iterator
@@ -180,14 +180,14 @@ def recounted_so_far(here: str, cursor: str) -> str:
 
 @routes.post(urls.REINDEX, Permission.OPERATE)
 def reindex(context: RequestContext) -> Reply:
-    """Have the queue's index built anew."""
+    """Rebuild the queue's index."""
     context.use.queues.reindex(context.queue)
     begun = Flash("done", "The index is being rebuilt. Until then, lists read every task.")
     return Redirect(_queue_page(context), begun)
 
 
 def reindex_form(context: RequestContext) -> Confirm:
-    """Return the form that has the index built anew."""
+    """Return the form that rebuilds the index."""
     url = context.url(urls.REINDEX, queue=context.queue)
     return Confirm(url, (Choice("", "Rebuild index"),), hidden=_here(context))
 

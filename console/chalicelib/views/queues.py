@@ -238,7 +238,7 @@ def _explained(
 
 
 def pause_of(context: RequestContext, queue: Queue) -> Pause | None:
-    """Return who paused *queue*; None too for those who may not read the audit."""
+    """Return the pause of *queue*, or None if this visitor may not read the audit."""
     return queue.pause if context.allows(Permission.OPERATE, queue.name) else None
 
 

@@ -101,7 +101,7 @@ def worst_first(troubles: Iterable[tuple[Trouble, int]]) -> list[Trouble]:
 def reasons_of(
     queue: Queue, glance: Glance, on_duty: OnDuty, alerts: Sequence[AlertNote], now: datetime
 ) -> tuple[TroubleReason, ...]:
-    """Return what is wrong with *queue*, the worst first."""
+    """Return the incidents of *queue*, the worst first."""
     ready, oldest = glance.counts[Status.READY], glance.age_of_oldest_ready or 0.0
     waiting = f"{formatting.number(ready)} ready"
     found = []

@@ -38,13 +38,13 @@ _OF_EACH: Final = 3  # tasks that the list shows of each worker
 _HOUR: Final = 3_600  # seconds
 _GONE: Final = WorkerStanding.GONE
 _SHOWN: Final = 5  # workers that a question names
-_ASKED: Final = {Command.QUIET: "asked to take no more", Command.STOP: "asked to stop"}
+_ASKED: Final = {Command.QUIET: "asked to take no new tasks", Command.STOP: "asked to stop"}
 _VERBS: Final = {
     Command.QUIET: (
         "Quiet",
-        "takes no more tasks and finishes its running ones, until it is restarted",
+        "takes no new tasks and finishes its running ones, until it is restarted",
     ),
-    Command.STOP: ("Stop", "takes no more tasks, finishes its running ones, and exits"),
+    Command.STOP: ("Stop", "takes no new tasks, finishes its running ones, and exits"),
 }
 _SILENT: Final = (
     "It has missed heartbeats: it is overloaded, disconnected or dead. Its tasks come back when"
@@ -165,13 +165,13 @@ def _summary(context: RequestContext, workers: Sequence[LiveWorker], *, more: bo
 
 
 def _drain(context: RequestContext, workers: Sequence[LiveWorker]) -> str:
-    """Return how many tasks still run on workers that were asked to stop or to take no more."""
+    """Return the running tasks of workers that have a command, and an estimate of their end."""
     asked = [one for one in workers if one.command and one.standing(context.now) is not _GONE]
     if not asked:
         return ""
     found = context.use.workers.tasks(asked, of_each=limits.WORKER_TASKS)
     tasks = [task for of_one in found.values() for task in of_one]
-    who = f"{formatting.count_of(len(asked), 'worker')} asked to stop or to take no more"
+    who = f"{formatting.count_of(len(asked), 'worker')} asked to stop or to take no new tasks"
     if not tasks:
         return f"{who}: no running tasks"
     left = [_left(context, task) for task in tasks]
@@ -278,7 +278,7 @@ def show_one(context: RequestContext) -> Reply:
 
 @routes.get(urls.WORKER_ACTION, Permission.OPERATE)
 def ask_command(context: RequestContext) -> Reply:
-    """Say what a command does, and ask whether to give it to one worker, or all of a query."""
+    """Ask whether to give a command to one worker, or to all workers of a query."""
     command = _command(context)
     name, query = context.request.param("name"), context.request.param("q")
     if name:

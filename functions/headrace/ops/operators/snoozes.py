@@ -21,7 +21,7 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Until when an *incident* of *queue* is snoozed, by whom and why."""
+    """A snooze of an *incident* of *queue*: its end, its actor and the reason."""
 
     queue: str
     incident: str

@@ -32,7 +32,7 @@ _OTHERS: Final = {
     "create_key": "created key {}",
     "rotate_key": "rotated key {}",
     "revoke_key": "revoked key {}",
-    "quiet_worker": "asked worker {} to take no more tasks",
+    "quiet_worker": "asked worker {} to take no new tasks",
     "stop_worker": "asked worker {} to stop",
     "resume_action": "resumed action {}",
     "refuse": "was refused {}",

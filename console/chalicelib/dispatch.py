@@ -27,7 +27,7 @@ from headrace.store.call_scope import Meter, acting, metered
 
 from . import urls
 from .kept_forms import RESUME, go_on, kept_form, shown_again
-from .pages import Flash, Frame, PageCost, TemplatePage, Who, error_page
+from .pages import Flash, Frame, Page, PageCost, Who, error_page
 from .parts import Link
 from .render import etag, render
 from .request import ConsoleRequest, read_request
@@ -161,7 +161,7 @@ def _redirect_to_sign_in(context: RequestContext) -> Reply:
         return Redirect(context.url(urls.SIGN_IN), flash)
     if from_elsewhere(request) and SESSION not in request.cookies:
         # Browsers withhold strict cookies from a request that another site began.
-        return TemplatePage("bounce.html", title="Opening", url=request.target)
+        return Page("bounce.html", title="Opening", url=request.target)
     return Redirect(context.url(urls.SIGN_IN, {"next": request.target}))
 
 

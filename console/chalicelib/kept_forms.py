@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace.domain.limits import utf8_bytes
 
-from .pages import TemplatePage
+from .pages import Page
 from .parts import Choice, Confirm, Hidden, Link
 from .request import ConsoleRequest, Values
 from .request_context import TOKEN, RequestContext, elsewhere
@@ -58,7 +58,7 @@ def read_kept(text: str, signing: CookieSigning) -> KeptForm | None:
             return None
 
 
-def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> TemplatePage:
+def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> Page:
     """Return the page from which the visitor continues with *kept*."""
     target = context.request.urls.safe_next(kept.target)
     hidden = tuple(Hidden(name, text) for name, texts in kept.fields.items() for text in texts)
@@ -70,7 +70,7 @@ def go_on(kept: KeptForm, context: RequestContext, *, has_page: bool) -> Templat
     choice = "Back to the form" if has_page else "Send it again"
     back = Link("Cancel", context.request.urls.root)
     form = Confirm(target, (Choice("", choice),), back, hidden=hidden)
-    return TemplatePage("go_on.html", title="Signed in", detail=detail, form=form)
+    return Page("go_on.html", title="Signed in", detail=detail, form=form)
 
 
 def shown_again(context: RequestContext) -> RequestContext:

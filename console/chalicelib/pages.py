@@ -1,12 +1,9 @@
-"""The base class of pages, their frame, and the pages without a view.
-
-A page is a frozen dataclass with exactly what its template may use, in the module of its view.
-"""
+"""Pages: a template with the values that it shows, and the frame around it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain.errors import HeadraceError
 
@@ -27,17 +24,7 @@ _NAMES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """The root of all pages."""
-
-    template: ClassVar[str]
-    title: str
-    crumbs: tuple[Link, ...] = ()
-    http_status: int = 200
-
-
-class TemplatePage(Page):
     """A page of *template*, with what it shows by name: answers of use cases as they are."""
 
     def __init__(
@@ -49,8 +36,8 @@ class TemplatePage(Page):
         http_status: int = 200,
         **shown: object,
     ) -> None:
-        super().__init__(title=title, crumbs=crumbs, http_status=http_status)
-        self.__dict__.update(shown, template=template)
+        self.template, self.title, self.http_status = template, title, http_status
+        self.__dict__.update(shown, crumbs=crumbs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +96,12 @@ class Frame:
     request_id: str = ""
 
 
-def error_page(error: HeadraceError, *, request_id: str, acted: bool, way_on: Link) -> TemplatePage:
+def error_page(error: HeadraceError, *, request_id: str, acted: bool, way_on: Link) -> Page:
     """Return the page for *error*, with the id to look for in the logs; *acted*: by an action."""
     not_done = "Nothing was changed."
     if acted and error.status >= _FAILED:
         not_done = "The change may have been made: check before you try again."
-    return TemplatePage(
+    return Page(
         "error.html",
         title=_NAMES.get(error.status, error.title),
         http_status=error.status,

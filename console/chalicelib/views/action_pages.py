@@ -31,7 +31,7 @@ from headrace.store.records.actions import Action
 from .. import formatting, urls
 from ..cells import Cell, Dim, Id
 from ..forms import tags_text
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Fact, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -203,9 +203,7 @@ def _check_seal(context: RequestContext, found: Action) -> None:
 # -- before the confirmation -----------------------------------------------------------------------
 
 
-def _found(
-    context: RequestContext, found: Action, error: HeadraceError | None = None
-) -> TemplatePage:
+def _found(context: RequestContext, found: Action, error: HeadraceError | None = None) -> Page:
     """Return the page of the tasks that an action has found, with the form that confirms it."""
     action = ACTIONS[found.action.value]
     tasks = formatting.count_of(found.found, "task")
@@ -216,7 +214,7 @@ def _found(
     old = context.now > found.as_of + LASTS
     trouble = f"The search stopped: {found.trouble}. Nothing has changed." if found.trouble else ""
     lasting = f"{detail_of(action)} The service runs it: you can leave the page."
-    return TemplatePage(
+    return Page(
         "action.html",
         http_status=error.status if error else 200,
         title=question,
@@ -320,14 +318,14 @@ def _choices(found: Action, action: TaskAction, *, old: bool) -> tuple[Choice, .
 # -- after it --------------------------------------------------------------------------------------
 
 
-def _begun(context: RequestContext, run: Action) -> TemplatePage:
+def _begun(context: RequestContext, run: Action) -> Page:
     """Return the page of an action that was confirmed."""
     action = ACTIONS[run.action.value]
     moving = run.goes_on and not run.has_ended
     detail = "The service runs it. You can leave this page." if moving else ""
     if run.status is ActionStatus.PAUSED:
         detail = "Resume it within 7 days of its selection."
-    return TemplatePage(
+    return Page(
         "action.html",
         title=_text(run),
         crumbs=(*_way(context, run), crumb(context, "Activity", urls.ACTIVITY)),

@@ -3,7 +3,7 @@
 import secrets
 from dataclasses import dataclass
 
-from ..pages import TemplatePage
+from ..pages import Page
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import ONCE
 
@@ -35,7 +35,7 @@ def once() -> Hidden:
 
 def ask(
     prompt: Question, crumbs: tuple[Link, ...], *, back: Link | None = None, status: int = 200
-) -> TemplatePage:
+) -> Page:
     """Return the page; otherwise it leads *back*, by default to the last of *crumbs*."""
     back = back or crumbs[-1]
     form = Confirm(
@@ -45,7 +45,7 @@ def ask(
         prompt.fields,
         prompt.hidden,
     )
-    return TemplatePage(
+    return Page(
         "confirm.html",
         title=prompt.title or prompt.question,
         http_status=status,

@@ -14,7 +14,7 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome, EnqueueResult
 from .. import urls
 from ..differences import differing
 from ..forms import FormErrors, pretty, tags_text
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -104,7 +104,7 @@ def _payload(context: RequestContext, task: Task, errors: FormErrors) -> str:
     return errors.payload("payload", old if typed == pretty(old).strip() else typed)
 
 
-def _differences(context: RequestContext, task: Task, payload: str) -> TemplatePage:
+def _differences(context: RequestContext, task: Task, payload: str) -> Page:
     """Show what is different in the new task, and ask whether to enqueue it."""
     given = {name: context.request.given(name).strip() for name in _TYPED}
     before = {
@@ -131,7 +131,7 @@ def _differences(context: RequestContext, task: Task, payload: str) -> TemplateP
     back = Link("Cancel", context.url(urls.TASK, {BACK: context.back}, id=task.id))
     typed = (Hidden(name, context.request.given(name)) for name in _TYPED)
     question = f"Enqueue this as a new task of {given['queue']}?"
-    return TemplatePage(
+    return Page(
         "copy_diff.html",
         title=question,
         crumbs=crumbs(context, task.queue, task.id),

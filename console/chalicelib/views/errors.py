@@ -22,6 +22,7 @@ from headrace.ops.shared.versions import WorkerVersion
 from .. import charts, formatting, urls
 from ..cells import Cell, Clip, Code, Dim, Lines, Note, Tag
 from ..forms import number_of_ours
+from ..pages import Page
 from ..parts import Choice, Confirm, Empty, Hidden
 from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
@@ -29,7 +30,6 @@ from . import columns
 from .action_pages import begin_look, under_way
 from .actions import ACTIONS, action_named
 from .columns import Column, Columns, numbers, times
-from .list_page import ListPage
 from .list_search import SORT, ListSearch
 from .navigation import queue_link, task_url
 from .search_box import list_box
@@ -106,7 +106,8 @@ def show(context: RequestContext) -> Reply:
         order, sort, _USUAL, whole=True, url=lambda to: wanted.url(**{SORT: to})
     )
     after = begin + _SECTIONS
-    return ListPage(
+    return Page(
+        "list.html",
         title="Errors",
         http_status=wanted.status,
         search=list_box(context, wanted, page.shown),
@@ -119,6 +120,7 @@ def show(context: RequestContext) -> Reply:
         empty=wanted.empty(_NONE),
         summary=_summary(lines),
         above=(*under_way(context), *_uncounted(context, errors)),
+        buttons=(),
         note=("Latest change counted", errors.as_of) if errors.as_of else None,
     )
 

@@ -11,7 +11,7 @@ from headrace.ops.operators.keys import IssuedKey
 from .. import formatting, urls
 from ..cells import Cell, Code, Dim, Note
 from ..forms import NO_ERRORS, FormErrors
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Empty, Fact, Field, Link, Option
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
@@ -207,9 +207,9 @@ def _own(context: RequestContext, key: ShownKey) -> bool:
     return key.id == context.by.key_id
 
 
-def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) -> TemplatePage:
+def _shown(context: RequestContext, title: str, made: IssuedKey, *more: Fact) -> Page:
     key = made.key
-    return TemplatePage(
+    return Page(
         "new_key.html",
         title=title,
         crumbs=_crumbs(context),

@@ -1,12 +1,11 @@
 """The page of a list: a search box, a table, and links to the other pages."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
-from ..cells import Cell, Table
+from ..cells import Cell
 from ..pages import Page
-from ..parts import Empty, Link, Pager, SearchBox
+from ..parts import Empty, Link
 from ..request_context import RequestContext
 from .columns import Columns
 from .list_search import ListSearch
@@ -14,21 +13,6 @@ from .search_box import list_box
 
 Row = TypeVar("Row")
 Line = TypeVar("Line")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPage(Page):
-    """The rows of a list that match a query, with the notices ``above`` and the ``note`` below."""
-
-    template: ClassVar[str] = "list.html"
-    search: SearchBox
-    table: Table
-    pager: Pager
-    empty: Empty
-    summary: str = ""
-    note: Cell = None
-    buttons: tuple[Link, ...] = ()
-    above: tuple[Cell, ...] = ()
 
 
 def list_page(  # noqa: PLR0913  what the pages of lists differ in
@@ -46,12 +30,13 @@ def list_page(  # noqa: PLR0913  what the pages of lists differ in
     note: Cell = None,
     buttons: tuple[Link, ...] = (),
     above: tuple[Cell, ...] = (),
-) -> ListPage:
+) -> Page:
     """Return the page of the rows *found*, shown as *lines*, which are read in the order *usual*.
 
     It shows *empty* if the list has no rows, and *none_fits* if none matches the query.
     """
-    return ListPage(
+    return Page(
+        "list.html",
         title=title,
         http_status=wanted.status,
         search=list_box(context, wanted, found),

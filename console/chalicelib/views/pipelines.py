@@ -7,7 +7,7 @@ from headrace.history.flows import Flow
 
 from .. import urls
 from ..flowchart import flowchart
-from ..pages import TemplatePage
+from ..pages import Page
 from ..parts import Empty, Link
 from ..request_context import RequestContext
 from ..routes import Reply, routes
@@ -30,7 +30,7 @@ def show(context: RequestContext) -> Reply:
         "hour": numbers("Last hour", lambda flow: flow.hour),
         "day": numbers("Last day", lambda flow: flow.day),
     }
-    return TemplatePage(
+    return Page(
         "pipelines.html",
         title="Pipelines",
         tabs=queue_tabs(context),

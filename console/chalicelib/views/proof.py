@@ -5,7 +5,7 @@ from headrace.history.proof import FINDINGS, Finding, ProofReport
 
 from .. import formatting, urls
 from ..cells import Id
-from ..pages import TemplatePage
+from ..pages import Page
 from ..parts import Empty, Fact
 from ..request_context import RequestContext
 from ..routes import Reply, routes
@@ -24,7 +24,7 @@ def show(context: RequestContext) -> Reply:
         "headrace lake rollup && headrace lake proof",
     )
     if report is None:
-        return TemplatePage("proof.html", title="Proof", report=None, empty=empty)
+        return Page("proof.html", title="Proof", report=None, empty=empty)
     columns: Columns[Finding] = {
         "task": Column("Task", cell=lambda one: Id(one.task_id, task_url(context, one.task_id))),
         "queue": Column("Queue", cell=lambda one: queue_link(context, one.queue)),
@@ -33,7 +33,7 @@ def show(context: RequestContext) -> Reply:
         "at": Column("When", cell=lambda one: one.at),
         "seen": Column("Seen", cell=lambda one: one.detail, wide=True),
     }
-    return TemplatePage(
+    return Page(
         "proof.html",
         title="Proof",
         report=report,

@@ -12,7 +12,7 @@ from headrace.ops.scheduling.schedules import Seen
 
 from .. import formatting, urls
 from ..cells import Cell, Dim, Note
-from ..pages import TemplatePage
+from ..pages import Page
 from ..parts import Empty, Fact, Link, Tab
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
@@ -34,11 +34,11 @@ def show(context: RequestContext) -> Reply:
     return _tasks(context, queue) if shows is None else shows(context, queue)
 
 
-def _page(context: RequestContext, queue: Queue, template: str, **shown: object) -> TemplatePage:
+def _page(context: RequestContext, queue: Queue, template: str, **shown: object) -> Page:
     """Return a tab of the page of *queue*."""
     operates = context.allows(Permission.OPERATE, queue.name)
     paused = queue.settings.dequeuing_settings.dequeuing_paused
-    return TemplatePage(
+    return Page(
         template,
         **{
             "title": queue.name,

@@ -17,7 +17,7 @@ from headrace.history.stats import EventRates, Glance
 from .. import charts, formatting, urls
 from ..cells import Cell, Dim, Figure, Note
 from ..forms import NO_ERRORS, FormErrors
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Age, AlertNote, Empty, Field, Link
 from ..request_context import RequestContext, each
 from ..routes import Redirect, Reply, routes
@@ -90,7 +90,7 @@ def show(context: RequestContext) -> Reply:
     troubles = [*_stalled_workflows(context), *troubles]
     left = len(troubles) - _TROUBLES if context.request.param(_ALL) != "all" else 0
     columns = _columns(context, glances, on_duty)
-    return TemplatePage(
+    return Page(
         "queues.html",
         title="Queues",
         http_status=wanted.status,

@@ -17,7 +17,7 @@ from headrace.domain.times import DURATION_EXAMPLES, duration_text
 from .. import urls
 from ..cells import Runs
 from ..forms import FormErrors, tags_text
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Field, Link, Option
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -221,7 +221,7 @@ def _page(
     *,
     new: bool,
     runs: Runs | None = None,
-) -> TemplatePage:
+) -> Page:
     def field(name: str, label: str, hint: str = "", **more: Any) -> Field:  # noqa: ANN401  Field's
         return Field(
             name, label, str(typed.get(name, "")), hint=hint, error=errors.of(name), **more
@@ -243,7 +243,7 @@ def _page(
     crumbs = [schedules_crumb(context)]
     if not new:
         crumbs += [queue_link(context, queue), Link(name, here)]
-    return TemplatePage("schedule_form.html",
+    return Page("schedule_form.html",
         http_status=400 if errors else 200,
         title="Create a schedule" if new else f"Edit {name} of {queue}",
         crumbs=tuple(crumbs),

@@ -19,7 +19,7 @@ from headrace.ops.tasks.enqueue import EnqueueOutcome
 
 from .. import formatting, urls
 from ..cells import Badge, Cell, Dim, Fold, Note, Runs, ScheduledRun
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Empty, Fact, Link, Text
 from ..request_context import BACK, RequestContext, each
 from ..routes import Redirect, Reply, routes
@@ -167,7 +167,7 @@ def show(context: RequestContext) -> Reply:
     schedule = _schedule(context)
     settings = schedule.settings
     details = context.allows(Permission.DETAILS, schedule.queue)
-    return TemplatePage(
+    return Page(
         "schedule.html",
         title=f"{schedule.name} of {schedule.queue}",
         crumbs=_crumbs(context, schedule),

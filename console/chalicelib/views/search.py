@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from headrace.domain import limits, query
 from headrace.domain.access import Permission
@@ -18,7 +18,7 @@ from headrace.ops.search.search import SearchStep
 
 from .. import formatting, urls
 from ..calls import call_line
-from ..cells import Badge, Cell, Clip, Dim, Id, Lines, Table, Tag
+from ..cells import Badge, Cell, Clip, Dim, Id, Lines, Tag
 from ..pages import Page
 from ..parts import Empty, Link, SearchBox, UnfinishedLook
 from ..request_context import RequestContext
@@ -31,19 +31,6 @@ from .search_box import TASK_KEYS, TASKS, task_terms
 _FEW: Final = 5  # of each kind that a name finds
 _NAMES: Final = 100  # of queues and of workers that are suggested
 _ENOUGH: Final = 250  # tasks after which a search waits for a click
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPage(Page):
-    """What is called so, and the tasks of all queues that match so far."""
-
-    template: ClassVar[str] = "search.html"
-    search: SearchBox
-    things: Table
-    tasks: Table
-    looking: UnfinishedLook | None
-    shown: str
-    empty: Empty | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +188,7 @@ def _page(
     step: SearchStep | None,
     things: list[_Thing],
     error: str,
-) -> SearchPage:
+) -> Page:
     def url(text: str, **more: object) -> str:
         return context.url(urls.SEARCH, {"q": text, **more})
 
@@ -216,7 +203,8 @@ def _page(
         rest = url(wanted, cursor=step.cursor)
         waits = step.found >= _ENOUGH
         looking = UnfinishedLook(step.done, step.queues, words, rest, waits=waits)
-    return SearchPage(
+    return Page(
+        "search.html",
         title="Search",
         http_status=400 if error else 200,
         search=SearchBox(

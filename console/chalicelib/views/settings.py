@@ -16,7 +16,7 @@ from headrace.ops.shared.queue_checks import checked_settings
 
 from .. import formatting, urls
 from ..forms import FormErrors, number_of_ours
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Hidden, Link
 from ..push_fields import FIELDS
 from ..request_context import RequestContext
@@ -118,8 +118,8 @@ def _base(context: RequestContext) -> Texts:
 
 def _form(
     context: RequestContext, texts: Texts, errors: FormErrors, *, base: Texts, version: int
-) -> TemplatePage:
-    return TemplatePage(
+) -> Page:
+    return Page(
         "settings.html",
         title=f"Edit settings of {context.queue}",
         http_status=400 if errors else 200,
@@ -144,9 +144,7 @@ def _carried(base: Texts, version: int) -> tuple[Hidden, ...]:
     return Hidden("opened_with", text), Hidden("version", str(version))
 
 
-def _diff(
-    context: RequestContext, queue: Queue, *, base: Texts, mine: Texts, version: int
-) -> TemplatePage:
+def _diff(context: RequestContext, queue: Queue, *, base: Texts, mine: Texts, version: int) -> Page:
     stored = _texts(context, queue)
     theirs = {name: text for name, text in stored.items() if text != base[name]}
     conflict = version != queue.version
@@ -177,7 +175,7 @@ def _diff(
             *(Hidden(name, text) for name, text in mine.items()),
         ),
     )
-    return TemplatePage(
+    return Page(
         "settings_diff.html",
         title=f"Change {context.queue}",
         http_status=409 if conflict and context.request.given("confirmed") else 200,

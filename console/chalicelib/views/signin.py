@@ -10,7 +10,7 @@ from headrace.store.records.keys import LASTS
 
 from .. import formatting, urls
 from ..kept_forms import FIELD, read_kept
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Field, Hidden
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, SignedIn, cookie, routes
@@ -28,7 +28,7 @@ def show(context: RequestContext) -> Reply:
     return _page(context, context.request.param("next"))
 
 
-def interrupted(context: RequestContext, kept: str) -> TemplatePage:
+def interrupted(context: RequestContext, kept: str) -> Page:
     """Ask for a key in the place of a form whose session had ended; *kept* is what was typed."""
     note = (
         "Your session has ended, so nothing was done. What you typed is kept: sign in to continue."
@@ -36,10 +36,10 @@ def interrupted(context: RequestContext, kept: str) -> TemplatePage:
     return _page(context, "", status=HTTPStatus.UNAUTHORIZED, note=note, kept=kept)
 
 
-def needs_https(context: RequestContext) -> TemplatePage:
+def needs_https(context: RequestContext) -> Page:
     """Explain why sign-in is impossible over plain http, and what to do."""
     sent = context.request.method == "POST"
-    return TemplatePage(
+    return Page(
         "insecure.html",
         title="Sign in needs https",
         http_status=HTTPStatus.FORBIDDEN if sent else HTTPStatus.OK,
@@ -108,9 +108,9 @@ def _page(
     status: int = 200,
     note: str = "",
     kept: str = "",
-) -> TemplatePage:
+) -> Page:
     kept = kept or context.request.given(FIELD)
-    return TemplatePage(
+    return Page(
         "signin.html",
         title="Sign in",
         http_status=status,

@@ -17,7 +17,7 @@ from headrace.ops.tasks.spawn import ids_of_children
 
 from .. import formatting, snippets, story, urls
 from ..calls import call_line, progress_of
-from ..pages import TemplatePage
+from ..pages import Page
 from ..parts import Fact, Link, StepBranch, Text
 from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
@@ -58,7 +58,7 @@ def show(context: RequestContext) -> Reply:
     runs = task.state is State.INFLIGHT
     lapsed = runs and (task.lease_expires_at or context.now) <= context.now
     call = call_line(task.payload) if details else None
-    return TemplatePage(
+    return Page(
         "task.html",
         title=f"{call.function}{call.arguments}" if call else task.id,
         crumbs=crumbs(context, task.queue),

@@ -23,7 +23,7 @@ from headrace.ops.search.list_queries import LANGUAGES
 
 from .. import formatting, urls
 from ..cells import Cell, Dim, Id, Lines, Meter, Note, Tag
-from ..pages import Flash, TemplatePage
+from ..pages import Flash, Page
 from ..parts import Age, Empty, Fact, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
@@ -240,7 +240,7 @@ def show_one(context: RequestContext) -> Reply:
     heartbeat, standing = worker.heartbeat, worker.standing(context.now)
     asked = Note(_ASKED[worker.command], "warn") if worker.command else None
     rest = len(heartbeat.running or ()) - len(tasks)
-    return TemplatePage(
+    return Page(
         "worker.html",
         title=heartbeat.name,
         crumbs=_crumbs(context),

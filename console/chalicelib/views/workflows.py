@@ -1,9 +1,8 @@
 """Workflows and other batches: the list, and for each a row for every step."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from headrace.domain.access import Permission
 from headrace.domain.batch import TaskBatch
@@ -18,7 +17,7 @@ from headrace.ops.search.list_queries import batch_state
 from headrace.ops.tasks.steps import BatchStep, BatchSteps, steps_of
 
 from .. import formatting, urls
-from ..cells import Badge, Cell, Clip, Code, Dim, Id, Lines, Meter, Note, Table
+from ..cells import Badge, Cell, Clip, Code, Dim, Id, Lines, Meter, Note
 from ..pages import Page
 from ..parts import Choice, Confirm, Empty, Fact, Hidden, Link
 from ..request_context import RequestContext
@@ -33,25 +32,6 @@ _NAMES: Final = 5  # of the steps that a step waits for
 _GENERATED: Final = ("wfl_", "bat_")
 _LEVELS: Final = {"stalled": "bad", "running": "", "open": ""}
 _NONE: Final = Empty("No workflows or batches yet.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowPage(Page):
-    """One workflow or batch: how far it is, its steps, and what it called back."""
-
-    template: ClassVar[str] = "workflow.html"
-    id: str
-    state: Cell
-    ended: int
-    total: int
-    progress: str
-    facts: tuple[Fact, ...]
-    callbacks: tuple[Link, ...]
-    steps: Table
-    more: str
-    elsewhere: tuple[Link, ...]
-    actions: tuple[Link, ...]
-    recount: Confirm | None
 
 
 # -- the list --------------------------------------------------------------------------------------
@@ -146,7 +126,8 @@ def show(context: RequestContext) -> Reply:
     named = any(step.name for step in steps)
     kind = "Workflow" if named or batch.id.startswith("wfl_") else "Batch"
     columns = _step_columns(context, batch, names, named=named)
-    return WorkflowPage(
+    return Page(
+        "workflow.html",
         title=f"{kind} {batch.id}",
         crumbs=_crumbs(context, batch),
         id=batch.id,

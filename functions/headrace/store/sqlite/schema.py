@@ -17,7 +17,7 @@ from headrace.store.sqlite.file import Unusable
 
 _T = TypeVar("_T")
 
-APPLICATION_ID: Final = 0x48445232  # "HDR2"
+APPLICATION_ID: Final = 0x48445233  # "HDR3"
 OLDEST_SQLITE: Final = (3, 35, 0)
 
 MIGRATIONS: Final = (
@@ -159,7 +159,9 @@ def _version(db: sqlite3.Connection, name: str) -> int:
     if (application, version, tables) == (0, 0, None):
         return 0
     if application != APPLICATION_ID:
-        raise Unusable(f"{name} is another program's database; name another file")
+        raise Unusable(
+            f"{name} is another program's database, or an earlier Headrace's; name another file"
+        )
     if version > VERSION:
         raise Unusable(
             f"{name} was written by a newer Headrace (schema {version}, this one knows up to"

@@ -27,7 +27,7 @@ def batch(raw_dynamodb: RawClient, tables: TableNames) -> DynamoStore:
 
 @pytest.fixture
 def single(dynamodb: DynamoDBClient, tables: TableNames) -> DynamoStore:
-    """Give a store on the same tables that sends each change as a write of its own."""
+    """Give a store on the same tables that sends each change in a separate write."""
     return DynamoStore(
         dynamodb, tasks_table=tables.tasks, control_table=tables.control, sender="single"
     )

@@ -1,9 +1,7 @@
-"""Least privilege: what a function may do to the tables is what its code does, and no more.
+"""Least privilege: the policy of a function allows exactly what its code does to the tables.
 
-Long, because what one function does there is compared with its policy, function by function.
-
-Each function's use cases run over the real engine, with a client that notes what is asked of it;
-that is compared with the function's policy in template.yaml, both ways.
+The use cases of each function run over the real engine with a client that notes its calls.  The
+calls are compared with the policy in template.yaml, in both directions.
 """
 
 import itertools
@@ -61,14 +59,14 @@ UNSEEN = {
     "DispatcherFunction": {
         ("PartiQLDelete", "tasks"): "dead ones over max_size, where a dequeue helps the reaper",
         ("DeleteItem", "tasks"): "workers' reports may do more than answers of a target do",
-        ("PutItem", "tasks"): "likewise: they spawn",
+        ("PutItem", "tasks"): "reports of workers spawn tasks",
     },
 }
 """What a policy allows and these stories do not show, with the reason."""
 
 
 class Stories:
-    """A service whose calls are noted while a story of one function is told."""
+    """A service that notes the calls of one function during its story."""
 
     def __init__(self, client: DynamoDBClient, tables: TableNames) -> None:
         self.watched = WatchedClient(client, tables)
@@ -85,7 +83,7 @@ class Stories:
 
     @property
     def before(self) -> World:
-        """The service as others use it, before or meanwhile: not noted."""
+        """The service as other programs use it; its calls are not noted."""
         return self.worlds[0]
 
     @property
@@ -146,7 +144,7 @@ def _tasks_live(world: World, queue: str, other: str) -> None:
     world.say(tasks[3], "MOVED", to_queue=other)
     for task in tasks[4:6]:
         world.say(task, "FAILED", retryable=False)
-    world.clock.forward(31)  # what is left of them lapses
+    world.clock.forward(31)  # the remaining leases lapse
     world.take(queue, 9)
     delayed, unwanted = world.put(queue, "{}", "{}", delay_in_seconds=3600)
     use.explain.reasons(use.tasks.get(delayed))

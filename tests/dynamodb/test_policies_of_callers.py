@@ -360,7 +360,7 @@ def test_an_operator_writes_no_queue_and_changes_no_audit_entry(template: Templa
         assert not [each for each in may if each.covers(Use(action, "control", kind))]
 
 
-def test_a_producer_is_refused_what_a_worker_does(
+def test_a_producer_may_not_do_the_work_of_a_worker(
     past: Past, aws: Account, template: Template
 ) -> None:
     past.world.queue("mail")

@@ -56,7 +56,7 @@ def named(change: Change) -> str:
 def store(
     request: pytest.FixtureRequest, raw_dynamodb: RawClient, module_tables: TableNames
 ) -> DynamoStore:
-    """Give a store on tables that all changes share, each with a task of its own."""
+    """Give a store on tables that all changes share, each with another task."""
     return DynamoStore(
         raw_dynamodb,
         tasks_table=module_tables.tasks,

@@ -92,7 +92,7 @@ def test_the_settings_of_the_stack_hold(aws: Account) -> None:
     assert aws.calls["GetItem"] > 0  # the queue is looked up again
 
 
-def test_a_child_of_a_fork_has_connections_of_its_own(aws: Account) -> None:
+def test_a_child_of_a_fork_opens_other_connections(aws: Account) -> None:
     with Client(URL) as client:
         client.create_queue("mail")
         child = os.fork()

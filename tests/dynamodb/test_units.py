@@ -48,7 +48,7 @@ Stores = tuple[SqliteStore, DynamoStore]
 
 
 def costs(stores: Stores, call: Callable[[Store], object]) -> tuple[Meter, Meter]:
-    """Ask both the same, and return what it cost each."""
+    """Call both, and return the cost of each."""
     meters: list[Meter] = []
     for store in stores:
         with metered() as meter:

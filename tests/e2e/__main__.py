@@ -23,7 +23,7 @@ from tests.engine import dynamodb_local
 from tests.processes import free_port
 from tests.waiting import until
 
-HOST: Final = "q.example.org"  # a domain of one's own, in front of the deployed API
+HOST: Final = "q.example.org"  # a domain in front of the deployed API
 PARAMETERS: Final = {
     "Stage": "e2e",
     "SettingsTtlSeconds": "0",
@@ -86,7 +86,7 @@ def emulator(port: int, folder: Path, dynamodb_url: str) -> Iterator[None]:
     """
     environment = {
         **os.environ,
-        "AUTH": "true",  # functions may do what their roles allow, and no more
+        "AUTH": "true",  # the emulator enforces the roles of functions
         "BIND_HOST": "127.0.0.1",
         "GATEWAY_PORT": str(port),
         "HEADRACE_E2E_DYNAMODB": dynamodb_url,
@@ -131,7 +131,7 @@ def until_it_answers(process: subprocess.Popen[bytes], url: str, log: Path) -> N
 
 
 def addresses(stack: Stack) -> dict[str, str]:
-    """Return where the deployed service is, for the tests, once it has a domain of its own."""
+    """Give the deployed API another domain, and return the addresses for the tests."""
     outputs = stack.outputs()
     api = urlsplit(outputs["ApiUrl"]).netloc.partition(".")[0]
     stage = PARAMETERS["Stage"]

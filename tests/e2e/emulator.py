@@ -96,7 +96,7 @@ class KeyedAction(str):
 
 
 def checks(action: str, body: bytes, region: str, account: str) -> list[tuple[str, str]]:
-    """List what a request does, and to which tables: each item or statement by itself."""
+    """List the actions and tables of a request, one for each item or statement."""
     if action == "dynamodb:TransactWriteItems":
         return [
             _item_check(kind, write, region, account)

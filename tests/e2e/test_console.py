@@ -67,7 +67,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def visitor() -> Visitor:
-    """Give an operator who has signed in."""
+    """Give an operator with a session."""
     visitor = Visitor()
     page = visitor.send("GET", "/console/sign-in").data.decode()
     assert visitor.submit(page, "/sign-in", key=os.environ["HEADRACE_KEY"]).status == 303

@@ -152,14 +152,12 @@ def test_the_recorder_has_written_the_lake(outputs: dict[str, str], begun: Begun
         assert name.startswith(f"raw/dt={begun.at:%Y-%m-%d}/")
 
 
-def test_the_reaper_takes_back_a_lapsed_lease_that_nobody_asks_for(
-    client: Client, begun: Begun
-) -> None:
+def test_the_reaper_reclaims_a_lapsed_lease_without_a_dequeue(client: Client, begun: Begun) -> None:
     def back() -> Task | None:
         task = client.get_task(begun.abandoned.id)
         return task if task.state == "ENQUEUED" else None
 
-    task = soon(back, seconds=_A_MINUTE_OR_TWO, what="a lapsed lease taken back by the reaper")
+    task = soon(back, seconds=_A_MINUTE_OR_TWO, what="a lapsed lease reclaimed by the reaper")
 
     assert [(error.kind, error.worker) for error in task.errors] == [("lease_expired", "gone:1")]
 

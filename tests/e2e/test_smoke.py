@@ -1,4 +1,4 @@
-"""`headrace smoke` against the deployed stack, through its API Gateway at a domain of its own."""
+"""`headrace smoke` against the deployed stack, through its API Gateway at a custom domain."""
 
 import os
 from urllib.parse import urlsplit

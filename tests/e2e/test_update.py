@@ -1,4 +1,4 @@
-"""An update while tasks are in flight: nobody who asks, holds or waits notices."""
+"""An update while tasks are in flight loses no task and no lease."""
 
 import threading
 import time
@@ -73,7 +73,7 @@ def test_an_update_loses_no_task_and_keeps_every_lease(client: Client, stack: St
     left: set[str] = set()
 
     def accounted_for() -> bool:
-        """What a call leased whose answer nobody got comes back when its lease ends."""
+        """Return whether every task is finished or leased again after its lease ended."""
         left.update(task.id for task in client.dequeue(_QUEUE, batch_size=25, wait_seconds=5).tasks)
         return len(finished) + len(left) >= len(enqueued)
 

@@ -36,7 +36,7 @@ _IN_STATEMENTS: Final = {
 
 @dataclass(frozen=True, order=True)
 class Use:
-    """An action on a table, or on the index; *leading* is the partition key, where it is told."""
+    """An action on a table, or on the index; *leading* is the partition key if it is known."""
 
     action: str
     resource: str

@@ -114,7 +114,7 @@ REAPED = {
 }
 
 
-def test_every_metric_of_ours_that_an_alarm_or_the_dashboard_shows_is_told(
+def test_every_metric_of_an_alarm_or_of_the_dashboard_is_reported(
     template: Template,
 ) -> None:
     reported_of = {

@@ -26,7 +26,7 @@ def a_million(batch: int = 25, payload: int = 424) -> bill.Bill:
 
 
 def over_tables(batch: int) -> float:
-    """Return what a million tasks cost programs that use the tables themselves."""
+    """Return the cost of a million tasks for programs that use the tables themselves."""
     return bill.bill(a_million(batch).load, over_tables=True).usd
 
 
@@ -67,7 +67,7 @@ def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
     assert found[1] == f"{usd:.2f}"
 
 
-def test_every_parameter_is_explained_and_none_is_invented(template: Template) -> None:
+def test_the_parameters_of_the_template_are_explained(template: Template) -> None:
     named = set(re.findall(r"`([A-Z][A-Za-z]+)`", PARAMETERS))
 
     assert named == template["Parameters"].keys()

@@ -1,4 +1,4 @@
-"""The policy that the deploy guide gives to whoever deploys: enough for the template, no more."""
+"""The policy of the deploy guide for the role that deploys: exactly what the template needs."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ ON_EVERYTHING: Final = {
     "StreamsHaveIdsForNames",
     "TemplatesAreNoResource",
 }
-"""Statements whose actions know no resource, or one whose name nobody knows beforehand."""
+"""Statements whose actions take no resource, or one with an unknown name."""
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_it_names_every_action(policy: list[dict[str, Any]]) -> None:
     assert not [action for each in policy for action in listed(each["Action"]) if "*" in action]
 
 
-def test_it_fits_a_role_of_its_own() -> None:
+def test_it_fits_the_inline_policy_of_a_role() -> None:
     whole = json.loads(POLICY.read_text())
 
     assert len(json.dumps(whole, separators=(",", ":"))) <= 10_240  # IAM's limit for roles

@@ -91,7 +91,7 @@ def pins(path: Path) -> set[str]:
     return set(re.findall(r"^([a-z][^ ;\\]*==[^ ;\\]*)", path.read_text(), re.MULTILINE))
 
 
-def test_the_packages_are_those_that_the_tests_ran_with_save_spark() -> None:
+def test_the_packages_have_the_versions_of_the_tests() -> None:
     packed = pins(package.REQUIREMENTS)
 
     assert packed < pins(PROJECT_ROOT / "requirements/spark.txt")
@@ -119,7 +119,7 @@ def parameters(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_environment_is_a_stack_of_its_own_that_may_be_deployed(name: str) -> None:
+def test_each_environment_is_another_stack_that_may_be_deployed(name: str) -> None:
     others = [CONFIG[other]["global"]["parameters"]["stack_name"] for other in NAMES]
     deploy = CONFIG[name]["deploy"]["parameters"]
 

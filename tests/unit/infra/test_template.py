@@ -77,7 +77,7 @@ def environment(template: Template, function: str) -> dict[str, Any]:
         ("HEADRACE_SESSION_SECRET_ARN", "SessionSecret", ["ConsoleFunction"]),
     ],
 )
-def test_a_secret_is_made_by_the_stack_and_read_by_those_that_need_it(
+def test_the_stack_makes_a_secret_and_few_functions_read_it(
     template: Template, variable: str, secret: str, knowing: list[str]
 ) -> None:
     reported = {name: environment(template, name).get(variable) for name in functions(template)}

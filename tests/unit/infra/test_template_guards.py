@@ -32,7 +32,7 @@ def limits_of_routes(template: Template) -> dict[tuple[str, str], str]:
     return found
 
 
-def test_all_routes_have_a_limit_and_those_without_a_key_one_of_their_own(
+def test_all_routes_have_a_limit_and_routes_without_a_key_a_lower_one(
     template: Template,
 ) -> None:
     limits = limits_of_routes(template)
@@ -44,7 +44,7 @@ def test_all_routes_have_a_limit_and_those_without_a_key_one_of_their_own(
     assert template["Parameters"]["OpenRequestsPerSecond"]["Default"] <= 50
 
 
-def test_the_firewall_keeps_no_request_because_keys_stand_in_them() -> None:
+def test_the_firewall_keeps_no_request_because_requests_have_keys() -> None:
     firewall = properties(load_template(WAF), "Firewall")
     rules = [rule["Fn::If"] for rule in firewall["Rules"]]
     seen = [firewall, *(rule for _, rule, _ in rules)]

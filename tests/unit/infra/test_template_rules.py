@@ -1,4 +1,4 @@
-"""Rules for everything in template.yaml, whoever adds to it."""
+"""Rules for every resource of template.yaml and of its nested stacks."""
 
 from collections.abc import Iterator
 from typing import Any

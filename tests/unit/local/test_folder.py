@@ -1,4 +1,4 @@
-"""Whose the data folder is: whoever runs the service, and nobody else."""
+"""Only the user of the service can read the data folder."""
 
 import os
 from collections.abc import Iterator

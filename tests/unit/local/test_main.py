@@ -28,7 +28,9 @@ def test_an_argument_that_it_does_not_know_is_refused(
         ("laptop.lan", "laptop.lan", True),
     ],
 )
-def test_it_is_known_who_may_reach_the_service(host: str, at: str, *, open_to_others: bool) -> None:
+def test_a_host_says_whether_other_machines_may_reach_the_service(
+    host: str, at: str, *, open_to_others: bool
+) -> None:
     settings = settings_from({"HEADRACE_HOST": host})
 
     assert (settings.at, settings.open_to_others) == (at, open_to_others)

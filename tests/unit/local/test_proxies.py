@@ -72,7 +72,7 @@ def test_what_cannot_be_one_is_left_out(name: str, value: str) -> None:
     assert found[name] == plain[name]
 
 
-def test_nobody_is_trusted_unless_it_is_said() -> None:
+def test_no_proxy_is_trusted_by_default() -> None:
     assert settings_from({}).proxies == TrustedProxies()
 
 

@@ -180,7 +180,7 @@ def ask(connection: http.client.HTTPConnection, body: bytes, headers: dict[str, 
     return response.status
 
 
-def test_a_client_that_waits_for_100_continue_is_told_to_go_on(served: Served) -> None:
+def test_a_client_that_waits_for_100_continue_gets_it(served: Served) -> None:
     with served.open() as connection:
         connection.sendall(
             b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"

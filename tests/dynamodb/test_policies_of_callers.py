@@ -1,7 +1,7 @@
 """Least privilege for programs that use the tables themselves: producers, workers, operators.
 
-What each does is done through its URL, by the SDK; what that asks of AWS is compared both ways with
-the stack's policy, which is in force meanwhile.  What others did an hour ago is not noted.
+Each program works through its URL with the SDK while the policy of the stack is in force.  Its
+calls of AWS are compared with the policy in both directions.
 """
 
 from collections.abc import Callable
@@ -294,7 +294,7 @@ def past(aws: Account, dynamodb: DynamoDBClient) -> Past:
 
 
 def statements(template: Template, policy: str) -> list[dict[str, Any]]:
-    """Return what *policy* allows; the key's statement, which is there under a condition, too."""
+    """Return the statements of *policy*, with the conditional statement about the key."""
     document = template["Resources"][policy]["Properties"]["PolicyDocument"]
     return [one["Fn::If"][1] if "Fn::If" in one else one for one in document["Statement"]]
 

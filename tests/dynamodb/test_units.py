@@ -1,8 +1,8 @@
-"""What SQLite says that a call would cost, against DynamoDB Local's own accounting of it.
+"""The cost of a call by SQLite's estimate, compared with the accounting of DynamoDB Local.
 
-Where DynamoDB Local is known to differ from Amazon's guide, the guide counts: a refused write takes
-the units of what is there, an empty query those of one page, and a transaction those of each of its
-items (this engine tells of one item for each table).
+If DynamoDB Local differs from Amazon's guide, the guide applies: a refused write costs the units of
+the stored item, an empty query those of one page, and a transaction those of each of its items:
+this engine reports one item for each table.
 """
 
 import itertools

@@ -49,6 +49,12 @@ def test_every_link_within_the_documents_leads_to_a_heading_that_exists() -> Non
     assert anchored > 50
 
 
+def test_a_page_has_at_most_1500_words() -> None:
+    for folder in ("tutorials", "how-to", "explanation", "coming-from"):
+        for page in (ROOT / "docs" / folder).glob("*.md"):
+            assert len(page.read_text().split()) <= 1_500, page.name
+
+
 def test_every_make_target_and_module_to_run_that_a_document_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z][a-z0-9-]+):", makefile, re.MULTILINE))

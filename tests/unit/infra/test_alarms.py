@@ -103,6 +103,19 @@ def test_whatever_runs_by_the_minute_is_missed_when_it_does_not(
         assert metric["Period"] >= 60
 
 
+def test_the_dashboard_shows_every_function(template: Template) -> None:
+    body = template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    functions = {f"${{{name}}}" for name in of_type(template, "AWS::Serverless::Function")}
+
+    for title in ("Function duration p95, ms", "Function errors", "Function throttles"):
+        (widget,) = [
+            one["properties"]
+            for one in json.loads(body)["widgets"]
+            if one["properties"]["title"] == title
+        ]
+        assert {metric[3] for metric in widget["metrics"]} == functions, title
+
+
 # -- the metrics that alarms and the dashboard show ------------------------------------------------
 
 REAPED = {

@@ -9,7 +9,7 @@ from typing import Final
 from .formatting import count_of
 
 _AROUND: Final = 3  # unchanged lines around each change
-_COMPARED: Final = 1_000  # lines, beyond which what differs is shown as a whole
+_COMPARED: Final = 1_000  # lines: difflib takes quadratic time
 _SHOWN: Final = 400  # lines
 _LONG: Final = 400  # letters of a line
 _LEAD: Final = 60  # letters before the first that differs in a long line
@@ -28,6 +28,9 @@ def differing(before: str, after: str) -> tuple[DiffLine, ...]:
     if before == after:
         return ()
     old, new = before.split("\n"), after.split("\n")
+    longest = max(len(old), len(new))
+    if longest > _COMPARED:
+        return (DiffLine("skip", f"{count_of(longest, 'line')} are too many to compare"),)
     lines = list(_lines(old, new))
     more = len(lines) - _SHOWN
     if more > 0:
@@ -37,7 +40,8 @@ def differing(before: str, after: str) -> tuple[DiffLine, ...]:
 
 def _lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
     end = 0
-    for group in _groups(old, new):
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    for group in matcher.get_grouped_opcodes(_AROUND):
         start = group[0][1]
         if start > end:
             yield DiffLine("skip", f"… {count_of(start - end, 'line')} as before")
@@ -49,36 +53,6 @@ def _lines(old: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:
         end = group[-1][2]
     if end < len(old):
         yield DiffLine("skip", f"… {count_of(len(old) - end, 'line')} as before")
-
-
-_Group = Sequence[tuple[str, int, int, int, int]]
-
-
-def _groups(old: Sequence[str], new: Sequence[str]) -> Iterator[_Group]:
-    """Yield groups of changes as difflib does, without its quadratic time."""
-    same = zip_longest(old, new)
-    head = next((place for place, (a, b) in enumerate(same) if a != b), 0)
-    shorter = min(len(old), len(new)) - head
-    tail = next(
-        (place for place in range(shorter) if old[-1 - place] != new[-1 - place]), max(0, shorter)
-    )
-    last, new_last = len(old) - tail, len(new) - tail
-    if max(last, new_last) - head <= _COMPARED:
-        # A few of the same lines go along, so that groups have their surroundings.
-        lead, trail = max(0, head - _AROUND), min(tail, _AROUND)
-        matcher = SequenceMatcher(
-            None, old[lead : last + trail], new[lead : new_last + trail], autojunk=False
-        )
-        for group in matcher.get_grouped_opcodes(_AROUND):
-            yield [(tag, a + lead, b + lead, c + lead, d + lead) for tag, a, b, c, d in group]
-        return
-    lead = max(0, head - _AROUND)
-    trail = min(tail, _AROUND)
-    yield [
-        ("equal", lead, head, lead, head),
-        ("replace", head, last, head, new_last),
-        ("equal", last, last + trail, new_last, new_last + trail),
-    ]
 
 
 def _changed(gone: Sequence[str], new: Sequence[str]) -> Iterator[DiffLine]:

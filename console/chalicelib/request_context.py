@@ -36,7 +36,7 @@ _Out = TypeVar("_Out")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The argument of every view.  ``principal`` and ``session`` are None before the sign-in."""
+    """The argument of every view; the sign-in sets ``principal`` and ``session``."""
 
     request: ConsoleRequest
     use: Service

@@ -196,26 +196,6 @@ class Pager:
 
 
 @dataclass(frozen=True, slots=True)
-class StepBranch:
-    """A step of a workflow, with the steps under it.
-
-    A step has no ``task`` before it starts; a step that is ``stopped`` never starts.  ``waits``
-    counts the ended steps among those it waits for, and ``after`` names them if its place in the
-    tree does not.  A step whose task has been removed has no ``status``.
-    """
-
-    name: str
-    task: Link | None
-    queue: str
-    status: Status | None
-    reason: str
-    after: str
-    waits: str
-    stopped: bool = False
-    next: "tuple[StepBranch, ...]" = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Text:
     """JSON: ``text`` exactly as sent, ``laid_out`` with lines and indents.
 

@@ -46,10 +46,10 @@ def ask(browser: Browser, group: Element, action: str) -> Shown:
 def test_messages_of_one_type_and_function_stand_together(mortuary: Browser) -> None:
     whole, alike, other = groups_of(mortuary.get("/console/errors"))
 
-    assert whole.text.startswith("TimeoutError 2 messages 4 0 3 min ago now")
-    assert "no answer after … s 3 0 3 min ago 1 min ago" in alike.text
+    assert whole.text.startswith("TimeoutError 2 messages Restart… Delete… 4 0 3 min ago now")
+    assert "no answer after … s Restart… Delete… 3 0 3 min ago 1 min ago" in alike.text
     assert "mail sms" in alike.text
-    assert "mailbox 'ada' is full 1 0 now now" in other.text
+    assert "mailbox 'ada' is full Restart… Delete… 1 0 now now" in other.text
 
 
 def test_functions_are_apart_and_a_head_sorts(mortuary: Browser) -> None:
@@ -58,7 +58,10 @@ def test_functions_are_apart_and_a_head_sorts(mortuary: Browser) -> None:
     shown = mortuary.get("/console/errors")
     [head] = [link for link in shown.page.all("a", class_="sort") if "Error" in link.text]
 
-    assert "TimeoutError in sms.send no answer at 10.0.0.7:25 1" in groups_of(shown)[-1].text
+    assert (
+        "TimeoutError in sms.send no answer at 10.0.0.7:25 Restart… Delete… 1"
+        in groups_of(shown)[-1].text
+    )
     turned = mortuary.get(head.attributes["href"])
     assert turned.page.one("th", **{"aria-sort": "ascending"}).text.startswith("Error")
 

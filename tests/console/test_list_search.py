@@ -1,7 +1,5 @@
 """One search box on every list: its keys, its mistakes, and what sorts."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from headrace.domain.access import Role
@@ -68,33 +66,6 @@ def search(browser: Browser, name: str, text: str) -> Shown:
     [form] = [one for one in page.all("form", role="search") if one.all("input", id="query")]
     assert form.attributes["action"] == PATHS[name]
     return browser.get(f"{PATHS[name]}?q={text.replace(':', '%3A').replace(' ', '+')}")
-
-
-@dataclass(frozen=True)
-class Sought:
-    name: str
-    text: str
-    found: tuple[str, ...]
-
-
-@pytest.mark.parametrize(
-    "sought",
-    [
-        Sought("queues", "paused:yes", ("news",)),
-        Sought("workers", "version:1.5 queue:news", ("bob:2",)),
-        Sought("schedules", "paused:yes queue:mail", ("nightly",)),
-        Sought("workflows", "state:finished", ("night",)),
-        Sought("keys", "queue:mail role:viewer", ("desk",)),
-        Sought("activity", "house", ("moved house",)),
-        Sought("activity", "action:pause queue:news", ("Paused news",)),
-    ],
-    ids=lambda sought: f"{sought.name}-{sought.text}",
-)
-def test_a_list_is_narrowed_by_its_keys(full: Browser, sought: Sought) -> None:
-    found = rows(search(full, sought.name, sought.text))
-
-    assert len(found) == len(sought.found)
-    assert all(text in row.text for row, text in zip(found, sought.found, strict=True))
 
 
 @EVERY_LIST

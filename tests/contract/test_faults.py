@@ -54,7 +54,7 @@ def standing(it: Recorder, queue: str = "mail") -> dict[str, tuple[int, int]]:
 def test_dead_and_tried_again_are_counted_by_queue_and_kind(it: Recorder) -> None:
     mail, sms = it.world.queue("mail"), it.world.queue("sms")
     began = it.world.clock()
-    fail(it, mail, "after 1 s")
+    first = fail(it, mail, "after 1 s")
     it.world.clock.forward(400)
     last = fail(it, mail, "after 30 s", retryable=True)
     fail(it, mail, "never")
@@ -66,7 +66,7 @@ def test_dead_and_tried_again_are_counted_by_queue_and_kind(it: Recorder) -> Non
     assert standing(it, mail) == {LATE: (1, 1), never: (1, 0)}
     assert standing(it, sms) == {LATE: (1, 0)}
     late, now = faults(it, mail).kinds[LATE], micros_of(it.world.clock())
-    assert (late.type, late.message, late.samples[0]) == ("Late", "after 30 s", last)
+    assert (late.type, late.message, late.tasks) == ("Late", "after 30 s", (first, last))
     assert late.workers == ["ada:1"]
     assert late.first - micros_of(began) < 1_000_000
     assert late.last - late.first == 400_001_000

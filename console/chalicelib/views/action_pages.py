@@ -24,13 +24,13 @@ from headrace.domain.errors import (
 )
 from headrace.domain.filters import EVERY_TASK, TaskFilter
 from headrace.domain.operate import ActionStatus, BulkAction
+from headrace.domain.query import Query, query_text
 from headrace.domain.query_grammar import term_text
 from headrace.ops.operators.actions import SAMPLES
 from headrace.store.records.actions import Action
 
 from .. import formatting, urls
 from ..cells import Cell, Dim, Id
-from ..forms import tags_text
 from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Fact, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
@@ -45,11 +45,6 @@ FEW: Final = 5
 LASTS: Final = timedelta(hours=1)
 REFRESH_SECONDS: Final = 2
 _SEEN: Final = "seen"
-_NAMES: Final = {"seen_at": "As of", "state": "State", "min_attempts": "Attempts, at least",
-                 "scheduled_after": "After", "scheduled_before": "Before",
-                 "error": "Error has", "fingerprint": "Errors like",
-                 "priority": "Priority",
-                 "group_key": "Group"}  # fmt: skip
 _WORDS: Final = {
     ActionStatus.LOOKING: "finding tasks",
     ActionStatus.RUNNING: "running",
@@ -426,16 +421,12 @@ def _progress(run: Action) -> str:
 
 
 def _which(run: Action) -> tuple[Fact, ...]:
-    """Return the queues and the filter of an action, in words."""
+    """Return the queues and the query of an action."""
     facts = [Fact("Queue" if len(run.queues) == 1 else "Queues", ", ".join(run.queues))]
     if run.ids:
         facts.append(Fact("Selected", formatting.count_of(len(run.ids), "task")))
-    where = {} if run.ids else run.where.fields()
-    for name, value in where.items():
-        text = tags_text(value) if name == "tags" else str(value)
-        if name == "state":
-            text = text.lower().replace(",", ", ")
-        facts.append(Fact(_NAMES.get(name, name.capitalize()), text))
+    if text := query_text(Query(run.where)):
+        facts.append(Fact("Query", text, code=True))
     if run.to_queue:
         facts.append(Fact("To queue", run.to_queue))
     return (*facts, Fact("As of", at=run.as_of), Fact("By", run.by))

@@ -250,13 +250,13 @@ def _columns(context: RequestContext) -> Columns[ErrorLine]:
             lambda line: _title(context, line),
             wide=True,
         ),
+        "act": Column("Actions", cell=lambda line: _form(context, line), hidden=True),
         "dead": numbers("Dead", lambda line: line.group.dead),
         "retried": numbers("Retried", lambda line: line.group.retried),
         "first": times("First", lambda line: line.group.first),
         "last": times("Last", lambda line: line.group.last),
         "day": numbers("Last day", lambda line: sum(line.group.day), _spark),
         "queues": Column("Queues", cell=lambda line: _queues(context, line)),
-        "act": Column("Actions", cell=lambda line: _form(context, line), hidden=True),
     }
 
 

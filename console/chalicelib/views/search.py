@@ -188,7 +188,7 @@ def _page(
     step: SearchStep | None,
     things: list[_Thing],
     error: str,
-) -> Page:
+) -> Reply:
     def url(text: str, **more: object) -> str:
         return context.url(urls.SEARCH, {"q": text, **more})
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import Forbidden, NotFound, Unavailable
+from headrace.domain.list_query import called_function
 from headrace.domain.operate import BulkAction
 from headrace.domain.task import State, Status, Task
 from headrace.domain.task_fields import TITLED
@@ -17,12 +18,14 @@ from headrace.ops.tasks.spawn import ids_of_children
 
 from .. import formatting, snippets, story, urls
 from ..calls import call_line, progress_of
+from ..cells import Badge, Id
 from ..pages import Page
-from ..parts import Fact, Link, StepBranch, Text
+from ..parts import Fact, Link, Text
 from ..request_context import BACK, RequestContext
 from ..routes import Reply, routes
 from ..story import StoryAttempt, StoryEvent
 from .actions import ACTIONS
+from .columns import Column, Columns, table
 from .deleted import deleted_page
 from .navigation import crumbs, queue_link, tag_links, worker_link
 
@@ -83,7 +86,7 @@ def show(context: RequestContext) -> Reply:
         withheld=missing
         if details
         else f"Payload, result and progress are not shown to {context.by.role.value} keys.",
-        children=_children(context, task),
+        children=table("children", _child_columns(context), [*_children(context, task)]),
         snippets=snippets.of_task(task, payload=details and task.uploaded is None),
     )
 
@@ -151,31 +154,31 @@ def _batches(context: RequestContext, task: Task) -> Iterator[Fact]:
             yield Fact(name, batch, url=context.url(urls.WORKFLOW, id=batch))
 
 
-def _children(context: RequestContext, task: Task) -> tuple[StepBranch, ...]:
-    """Return what the task's report made, as far as it is kept and the visitor may see it."""
-    found: list[StepBranch] = []
-    for child_id in ids_of_children(task):
+def _children(context: RequestContext, task: Task) -> Iterator[Task]:
+    """Yield what the task's report made, as far as it is kept and the visitor may see it."""
+    for number, child_id in enumerate(ids_of_children(task)):
         try:
-            child = context.task(child_id)
+            yield context.task(child_id)
         except Forbidden:
             continue
         except NotFound:
-            if not found:
-                break  # the first is not there: it made none, and nothing more is read
-            continue
-        call = call_line(child.payload) if context.allows(Permission.DETAILS, child.queue) else None
-        found.append(
-            StepBranch(
-                name=call.function if call is not None else "",
-                task=Link(child.id, context.url(urls.TASK, id=child.id)),
-                queue=child.queue,
-                status=child.status(context.now),
-                reason=child.dead_reason or "",
-                after="",
-                waits="",
-            )
-        )
-    return tuple(found)
+            if number == 0:
+                return  # the first is not there: it made none, and nothing more is read
+
+
+def _child_columns(context: RequestContext) -> Columns[Task]:
+    def called(task: Task) -> str:
+        details = context.allows(Permission.DETAILS, task.queue)
+        return called_function(task.payload) if details else ""
+
+    return {
+        "task": Column("Task", cell=lambda one: Id(one.id, context.url(urls.TASK, id=one.id))),
+        "function": Column("Function", cell=called),
+        "state": Column(
+            "State", cell=lambda one: Badge(one.status(context.now), one.dead_reason or "")
+        ),
+        "queue": Column("Queue", cell=lambda one: one.queue),
+    }
 
 
 def _waits(task: Task) -> bool:

@@ -130,7 +130,6 @@ def show(context: RequestContext) -> Reply:
         "workflow.html",
         title=f"{kind} {batch.id}",
         crumbs=_crumbs(context, batch),
-        id=batch.id,
         state=state_note(batch, context.now),
         ended=batch.ended,
         total=max(total, batch.ended, 1),

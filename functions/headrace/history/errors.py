@@ -35,7 +35,7 @@ class ErrorGroup:
     """Tasks of all queues with the same error; without a ``fingerprint``, those with rare ones.
 
     ``day`` has how often it occurred, by hours of the clock.
-    ``samples`` are the tasks that failed last, and ``workers`` had such tasks lately.
+    ``samples`` are tasks that failed last, dead ones first; ``workers`` had such tasks lately.
     """
 
     fingerprint: str
@@ -133,6 +133,6 @@ def _group(fingerprint: str, queues: Mapping[str, FaultCount], now: int) -> Erro
             ErrorInQueue(name, max(0, kind.dead), max(0, kind.retried))
             for name, kind in sorted(queues.items())
         ),
-        tuple(whole.samples),
+        whole.tasks,
         tuple(whole.workers),
     )

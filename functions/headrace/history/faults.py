@@ -36,6 +36,7 @@ FAULT_BYTES: Final = 1_250
 _MESSAGE_BYTES: Final = 480
 _TYPE_BYTES: Final = 200
 _WORKER_BYTES: Final = 80
+_DIED: Final = "!"  # behind the id of a sample
 _LATEST: Final = 3  # workers and samples
 _SEEN: Final = frozenset({Event.FAILED, Event.DEAD})
 
@@ -45,6 +46,7 @@ class FaultCount(msgspec.Struct, array_like=True):
 
     ``first`` and ``last`` are microseconds since 1970, 0 for never.  ``type`` and ``message`` are
     those of the last time; ``samples`` (tasks) and ``workers`` had it lately, the latest first.
+    Tasks that died of it, with a ``!`` behind their ids, come before those that were retried.
     """
 
     dead: int = 0
@@ -56,6 +58,11 @@ class FaultCount(msgspec.Struct, array_like=True):
     message: str = ""
     samples: list[str] = []
     workers: list[str] = []
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The ids of the samples."""
+        return tuple(dict.fromkeys(sample.rstrip(_DIED) for sample in self.samples))
 
     @property
     def stands(self) -> bool:
@@ -74,7 +81,8 @@ class FaultCount(msgspec.Struct, array_like=True):
         workers = [fault.worker] if 0 < len(json.dumps(fault.worker)) <= _WORKER_BYTES else []
         kind, message = _cut(fault.type, _TYPE_BYTES), _cut(fault.message, _MESSAGE_BYTES)
         slots = {at // SLOT: times} if times else {}
-        self.merge(FaultCount(0, 0, at, at, slots, kind, message, [fault.task_id], workers))
+        samples = [f"{fault.task_id}{_DIED if fault.dead else ''}"]
+        self.merge(FaultCount(0, 0, at, at, slots, kind, message, samples, workers))
 
     def merge(self, other: "FaultCount") -> None:
         """Add the numbers of *other*."""
@@ -86,8 +94,9 @@ class FaultCount(msgspec.Struct, array_like=True):
         newest, oldest = (other, self) if other.last >= self.last else (self, other)
         workers = dict.fromkeys([*newest.workers, *oldest.workers])
         samples = dict.fromkeys([*newest.samples, *oldest.samples])
+        ranked = sorted(samples, key=lambda sample: not sample.endswith(_DIED))
         self.type, self.message = newest.type, newest.message
-        self.workers, self.samples = list(workers)[:_LATEST], list(samples)[:_LATEST]
+        self.workers, self.samples = list(workers)[:_LATEST], ranked[:_LATEST]
         self.first = min(self.first or other.first, other.first)
         self.last = newest.last
 

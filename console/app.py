@@ -13,7 +13,7 @@ with starting():
     from chalice.app import Response as ChaliceResponse
 
     from headrace.runtime.wiring import prepare
-    from headrace.store.call_scope import Timed, in_time
+    from headrace.store.call_scope import Timed, during, in_time
 
     from .chalicelib import views
     from .chalicelib.dispatch import answer
@@ -26,24 +26,18 @@ with starting():
 _PROXY: Final = "{proxy+}"
 FORM: Final = "application/x-www-form-urlencoded"
 
-# Chalice keeps the request at hand on the app, where threads of the local service would share it.
-_EVENT: Final[ContextVar[dict[str, Any]]] = ContextVar("headrace_console_event")
-_REQUEST_ID: Final[ContextVar[str]] = ContextVar("headrace_console_request_id")
+# Chalice keeps the request on the app, where threads of the local service would share it.
+_CALL: Final[ContextVar[tuple[dict[str, Any], str]]] = ContextVar("headrace_console_call")
 
 
 def handler(event: dict[str, Any], context: Timed) -> dict[str, Any]:
     """Answer one request."""
     event = _with_route(event)
     given = event["requestContext"].get("requestId")
-    event_token = _EVENT.set(event)
-    id_token = _REQUEST_ID.set(str(given or getattr(context, "aws_request_id", "unknown")))
-    try:
-        with in_time(context):
-            made: dict[str, Any] = app(event, context)
-    finally:
-        _EVENT.reset(event_token)
-        _REQUEST_ID.reset(id_token)
-    made["headers"] = {**SECURITY, **made["headers"]}  # what Chalice answers by itself has them too
+    request_id = str(given or getattr(context, "aws_request_id", "unknown"))
+    with in_time(context), during(_CALL, (event, request_id)):
+        made: dict[str, Any] = app(event, context)
+    made["headers"] = {**SECURITY, **made["headers"]}  # also on answers of Chalice
     return made
 
 
@@ -74,7 +68,7 @@ def _build() -> Chalice:
 
 def _view(route: ConsoleRoute) -> Callable[..., ChaliceResponse]:
     def view(**_names: str) -> ChaliceResponse:
-        made = answer(route, _EVENT.get(), _REQUEST_ID.get())
+        made = answer(route, *_CALL.get())
         return ChaliceResponse(made.body, made.all_headers(), made.status)
 
     return view

@@ -33,7 +33,7 @@ _MARKED: Final = {
     "update_queue": ("edit", "settings edited"),
     "purge": ("edit", "purged"),
 }
-"""What of the audit is marked: the kind of its mark, and what it is called."""
+"""The marked actions of the audit, each with the kind of its mark and its name."""
 
 _MARKS: Final = 20
 _DAY: Final = 86_400  # seconds
@@ -125,11 +125,11 @@ def _levels(series: MetricSeries, waiting: int, changed: int | None) -> Sequence
 
 
 def _ready(series: MetricSeries, stats: QueueStats, now: datetime) -> Sequence[int]:
-    """Return about how many tasks were ready at the end of each step, up to *now*.
+    """Estimate the number of ready tasks at the end of each step, up to *now*.
 
-    A task that was started was ready for as long as its wait says.  Those that are ready now are
-    taken to have become ready evenly since the oldest did.  Tasks that were removed while they were
-    ready are missing.
+    A started task was ready during its wait.  The tasks that are ready now are assumed to have
+    become ready at an even rate since the oldest of them.  Tasks that were removed while they
+    were ready are missing.
     """
     step, begin = series.step_seconds, series.points[0].at
     changes = [0] * (len(series.points) + 1)
@@ -149,7 +149,7 @@ def _ready(series: MetricSeries, stats: QueueStats, now: datetime) -> Sequence[i
 
 
 def _notes(context: RequestContext, period: Period, on_duty: "OnDuty") -> Iterator[MarkNote]:
-    """Yield what was done to the queue meanwhile, and when another version of a worker began."""
+    """Yield the actions on the queue, and the starts of new versions of workers."""
     if context.allows(Permission.OPERATE, context.queue):
         where = AuditFilter(queue=context.queue, since=period.since, before=period.until)
         for entry in context.use.audit.list(where, limit=_MARKS).shown:

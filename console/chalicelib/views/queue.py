@@ -111,7 +111,7 @@ def _workers(context: RequestContext, queue: Queue, on_duty: OnDuty) -> Link | N
 
 def _states(context: RequestContext, stats: QueueStats, wanted: TaskQuery) -> tuple[Tab, ...]:
     def url(state: str) -> str:
-        # The order goes back to what suits the state.
+        # The order is the usual one of the state.
         query = {**wanted.with_state(state), **spans.kept(context)}
         return context.url(urls.QUEUE, query, queue=context.queue)
 

@@ -18,7 +18,7 @@ from .queues import limit_words, limits_of
 
 
 def settings(context: RequestContext, queue: Queue) -> tuple[Fact, ...]:
-    """Return what *queue* is set to, and how its target answers."""
+    """Return the settings of *queue*, and the answers of its target."""
     push = context.use.push_targets.status(queue)
     return (*_settings(queue), *_target(queue, push), *_told(context, queue))
 

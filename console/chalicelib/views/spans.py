@@ -70,7 +70,7 @@ class Period:
 
     @classmethod
     def wanted(cls, context: RequestContext, errors: FormErrors) -> Self:
-        """Return what the address asks for; the last hour if nothing, or nothing that can be."""
+        """Return the period in the address; the last hour without a valid one."""
         since = errors.instant(FROM, context.request.param(FROM))
         until = errors.instant(TO, context.request.param(TO)) or context.now
         if since is not None:
@@ -129,7 +129,7 @@ class Period:
         return Period(self.since - by, self.until - by, self.step, fixed=True)
 
     def query(self) -> dict[str, str]:
-        """Return what an address asks for it by."""
+        """Return the parameters of an address for this period."""
         if not self.fixed:
             return {SPAN: self.name}
         return {FROM: f"{self.since:%Y-%m-%dT%H:%M}", TO: f"{self.until:%Y-%m-%dT%H:%M}"}
@@ -200,13 +200,13 @@ def comparisons(
 
 
 def compared(context: RequestContext, here: Period) -> tuple[str, Period] | None:
-    """Return what the address compares with, and how that is called; None for nothing."""
+    """Return the name and the period of the comparison in the address; None without one."""
     found = _BEFORE.get(_still(context.request.param(COMPARE), here.until - here.since))
     return None if found is None else (found[1], here.earlier(found[2]))
 
 
 def kept(context: RequestContext) -> dict[str, str]:
-    """Return what links of the page's other parts keep, so that its charts stay as they are."""
+    """Return the parameters of the charts, for the links of the rest of the page."""
     return {name: context.request.param(name) for name in NAMES}
 
 

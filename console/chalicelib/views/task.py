@@ -1,4 +1,4 @@
-"""One task: what it is, what happened to it, why it is not running."""
+"""One task: its payload, its attempts, and why it is not running."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -48,7 +48,7 @@ class ReasonRow:
 
 @routes.get(urls.TASK, Permission.READ)
 def show(context: RequestContext) -> Reply:
-    """Show a task: what it is, why it is not running, and what happened to it."""
+    """Show a task."""
     try:
         task = context.task()
     except NotFound as error:
@@ -117,7 +117,7 @@ def _actions(context: RequestContext, task: Task, status: Status) -> tuple[Link,
 
 
 def _restart(context: RequestContext, task: Task, status: Status) -> Link | None:
-    """Return the way to run a dead task again; None for any other, and who may not."""
+    """Return the link that restarts a dead task; None if the visitor cannot restart it."""
     action = ACTIONS[BulkAction.RESTART.value]
     if not action.fits(task, status) or not context.allows(action.permission, task.queue):
         return None
@@ -155,7 +155,7 @@ def _batches(context: RequestContext, task: Task) -> Iterator[Fact]:
 
 
 def _children(context: RequestContext, task: Task) -> Iterator[Task]:
-    """Yield what the task's report made, as far as it is kept and the visitor may see it."""
+    """Yield the tasks that the report spawned, if they are kept and the visitor may see them."""
     for number, child_id in enumerate(ids_of_children(task)):
         try:
             yield context.task(child_id)
@@ -186,7 +186,7 @@ def _waits(task: Task) -> bool:
 
 
 def _events(context: RequestContext, task: Task) -> tuple[StoryAttempt | StoryEvent, ...]:
-    """Return what happened to a task, with the queues that the visitor may know of."""
+    """Return the story of a task; queues that the visitor may not see have no name."""
 
     def named(queue: str) -> str:
         return queue if not queue or context.allows(Permission.READ, queue) else ANOTHER
@@ -213,7 +213,7 @@ def _places(
 
 
 def _texts(context: RequestContext, task: Task) -> tuple[tuple[Text, ...], str]:
-    """Return what is shown, and what of it is kept elsewhere and cannot be read now."""
+    """Return payload, result and progress, and a note on texts that cannot be read now."""
     with suppress(Unavailable):
         task = context.use.texts.filled([task])[0]
     missing = [

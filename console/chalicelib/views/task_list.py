@@ -43,8 +43,8 @@ _ORDERS: Final = ("asc", "desc")
 _PER_PAGE: Final = 50
 _SEVERAL: Final = 2
 
-_LOOK_AT: Final = 750  # tasks, where few fit: a page must not make one wait
-_ENTRIES: Final = 20_000  # likewise, where none of them needs to be read
+_LOOK_AT: Final = 750  # tasks that a page reads if few match: a page must be fast
+_ENTRIES: Final = 20_000  # entries of the index that a page reads
 _TIMES: Final = {
     "": "When",
     "SCHEDULED": "Due",
@@ -57,9 +57,9 @@ _TIMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """The tasks that a filter means; ``actions`` are for those that are ticked.
+    """The tasks of a filter; ``actions`` are for the selected ones.
 
-    ``matching`` is where an action on all that match begins, which ``matching_actions`` offer.
+    ``matching`` is the address of ``matching_actions``, the actions on all tasks that match.
     """
 
     rows: tuple[TaskRow, ...]
@@ -172,11 +172,11 @@ def tasks(
     more = context.url(urls.QUEUE, wanted.query(cursor=cursor, looked=looked), queue=queue.name)
     # How many tasks have an indexed value is not known.
     every = None if by_creation else max(looked, _to_look_at(wanted, counts))
-    far = f"{formatting.count_of(looked, 'task')} looked at"
+    far = f"{formatting.count_of(looked, 'task')} searched"
     if cursor is not None and every is not None:
-        far = f"{formatting.number(looked)} of about {formatting.count_of(every, 'task')} looked at"
+        far = f"{formatting.number(looked)} of about {formatting.count_of(every, 'task')} searched"
     elif by_creation and wanted.where.id_prefix is None:
-        far = f"{formatting.count_of(looked, 'task')} with the indexed value looked at"
+        far = f"{formatting.count_of(looked, 'task')} with the indexed value searched"
     why = _why_all(queue, wanted, by_creation=by_creation, by_state=by_state)
     so_far = f" found, {far}" if wanted.narrowed else ""
     if by_creation:
@@ -228,9 +228,9 @@ def tasks(
 
 
 def _in_order_of_time(queue: Queue, wanted: TaskQuery) -> bool:
-    """Tell whether the list is sorted by the time that it shows.
+    """Return whether the list is sorted by the time that it shows.
 
-    It is not where tasks take turns, and where leases may have been extended.
+    Tasks that take turns and tasks in flight have another order.
     """
     by_turn = queue.settings.groups is not None and wanted.state in ("SCHEDULED", "READY")
     return (
@@ -239,7 +239,7 @@ def _in_order_of_time(queue: Queue, wanted: TaskQuery) -> bool:
 
 
 def _why_all(queue: Queue, wanted: TaskQuery, *, by_creation: bool, by_state: bool) -> str:
-    """Return why so many tasks are looked at, where the query names what could be indexed."""
+    """Return why an index does not help a query that names a payload field or a tag."""
     where = wanted.where
     named = [PAYLOAD + path for path in where.payload] + [tag_field(key) for key in where.tags]
     if not named or where.id_prefix is not None or by_creation:
@@ -269,9 +269,9 @@ def _to_look_at(wanted: TaskQuery, counts: Mapping[Status, int]) -> int:
 
 
 def _empty(queue: str, wanted: TaskQuery) -> Empty:
-    """Return the text for no tasks where there are no more to look at."""
+    """Return the text of an empty list."""
     if wanted.errors:
-        state = wanted.errors.of(STATE)  # which has no field to say it
+        state = wanted.errors.of(STATE)  # no field shows this error
         why = f"state {state}" if state else "something above is not right"
         return Empty(f"Nothing was looked for: {why}.")
     if wanted.where.id_prefix is not None:

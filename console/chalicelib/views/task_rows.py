@@ -1,6 +1,6 @@
-"""One task in a list: what it does, how it stands, what finds others like it; and heads that sort.
+"""A task in a list, terms that find similar tasks, and the heads that sort the list.
 
-By time always, by the rest where the whole list is there.
+A list with several pages is sorted by time only.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,41 +34,31 @@ _MEANS: Final = {
 class TaskRow:
     """One task in a list; ``at`` is its state's own time, ``at_means`` says which.
 
-    ``progress`` is how far a running task is.
-
-    ``terms`` are those of a query by which it, and others like it, would be found.
+    ``terms`` are the terms of a query that find this task and similar ones.
     """
 
-    id: str
+    task: Task
     url: str
     status: Status
-    dead_reason: str
     at: datetime
     at_means: str
-    attempts: int
-    worker: str
     tags: tuple[Link, ...]
     error: str
-    priority: str = ""
-    terms: tuple[str, ...] = ()
-    call: CallLine | None = None
-    progress: Progress | None = None
+    terms: tuple[str, ...]
+    call: CallLine | None
+    progress: Progress | None
 
 
 def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
     """Return the row of *task*; in a list of *mixed* states it says what its time is."""
     return TaskRow(
-        id=task.id,
+        task=task,
         url=task_url(context, task.id),
         status=task.status(context.now),
-        dead_reason=task.dead_reason or "",
         at=_own_time(task),
         at_means=_MEANS.get(task.state, "") if mixed else "",
-        attempts=task.attempts,
-        worker=task.worker or "",
         tags=tag_links(context, task.queue, task.tags, state=context.request.param("state")),
         error=formatting.latest(task.errors, 300),
-        priority=task.priority or "",
         terms=tuple(_terms_of(task)),
         call=call_line(task.payload),
         progress=progress_of(task.own_progress) if task.state is State.INFLIGHT else None,
@@ -76,9 +66,9 @@ def task_row(context: RequestContext, task: Task, *, mixed: bool) -> TaskRow:
 
 
 def _own_time(task: Task) -> datetime:
-    """Return the time that a list shows, which is not always the one that it is sorted by.
+    """Return the time that a list shows; the order of the list may be another.
 
-    A task with a turn is sorted by that, and one in flight by the end of its lease.
+    A task with a turn is sorted by its turn, a task in flight by the end of its lease.
     """
     if task.state is State.ENQUEUED:
         return task.due_at
@@ -102,14 +92,12 @@ def _terms_of(task: Task) -> Iterator[str]:
 
 TIME: Final = "time"
 _COLUMNS: Final[Columns[TaskRow]] = {
-    "task": Column("Task", lambda row: (row.call.function if row.call else "", row.id)),
-    "state": Column(
-        "State", lambda row: (list(type(row.status)).index(row.status), row.dead_reason)
-    ),
-    "priority": Column("Priority", lambda row: row.priority),
+    "task": Column("Task", lambda row: (row.call.function if row.call else "", row.task.id)),
+    "state": Column("State", lambda row: ([*Status].index(row.status), row.task.dead_reason or "")),
+    "priority": Column("Priority", lambda row: row.task.priority or ""),
     TIME: Column("", lambda row: row.at),
-    "attempts": columns.numbers("Attempts", lambda row: row.attempts),
-    "worker": Column("Worker", lambda row: row.worker),
+    "attempts": columns.numbers("Attempts", lambda row: row.task.attempts),
+    "worker": Column("Worker", lambda row: row.task.worker or ""),
     "error": Column("Latest error, tags", lambda row: row.error, wide=True),
 }
 
@@ -128,10 +116,10 @@ def headings(
     ranked: bool,
     url: Callable[[str, str], str],
 ) -> Iterator[Heading]:
-    """Yield the heads: *time* names that of the states' own time, by which *order* is now.
+    """Yield the heads; *time* is the head of the states' own time.
 
-    *order* is asc or desc, and empty where it is not that time's.  *sort* is the column that the
-    tasks are sorted by where the list is *whole*; *url* leads to a column and an order.
+    *order* (asc or desc) is the order by this time, empty for another order.  *sort* is the sort
+    column of a *whole* list; *url* returns the address for a column and an order.
     """
     sorted_by = sort if whole and sort.removeprefix("-") in _COLUMNS else ""
     for name, column in _COLUMNS.items():

@@ -75,7 +75,7 @@ class Explain(ServicePart):
             reasons.insert(0, NotRunningReason(ReasonCode.NO_WORKERS, _no_workers(queue)))
         ahead, behind = self._behind(task, queue, now)
         if workers is not None and workers.all_busy and not queue.is_paused(now):
-            # There is no code of its own: the task is behind those that the workers run.
+            # Busy workers have no separate code: the task is behind the tasks that they run.
             words = "; ".join(filter(None, (behind, workers.busy_words(ahead))))
             behind = f"{words} until it starts" if workers.started > 0 else words
         if queue.settings.groups is not None:
@@ -160,7 +160,7 @@ class Explain(ServicePart):
 
 
 def _paused(queue: Queue) -> str:
-    """Return that *queue* is paused, and to operators also by whom and why."""
+    """Return that *queue* is paused; operators also see who paused the queue and why."""
     words = f"queue {queue.name} is paused"
     actor, pause = current_actor(), queue.pause
     if pause is None or not (actor is None or actor.may(Permission.OPERATE, queue.name)):

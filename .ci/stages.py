@@ -91,7 +91,6 @@ def gate() -> list[Stage]:
         Stage("test-browser", "-m gate", needs=[PYTHON, NODE]),
         Stage("demo", needs=[SPARK]),
         Stage("test-wheel", needs=[PYTHON]),
-        Stage("docs", needs=[PYTHON]),
     ]
 
 

@@ -10,7 +10,7 @@ from headrace.cli.commands import CliCommand, CliGroup
 from headrace.cli.main import main
 from infra.reference import cell, code, table
 
-_NOTE: Final = "<!-- Written from the help of the commands when the site is built. -->\n\n"
+_NOTE: Final = "<!-- Written from the help of the commands when the site is built. -->"
 
 _PAGES: Final = {
     "services": ("Services and files", ("run", "smoke", "doctor", "timers", "backup", "api")),
@@ -28,48 +28,41 @@ def parts() -> dict[str, str]:
     rows = [
         (f"[{code(cell(_title(path, one)))}](cli/{page}.md#{_anchor(path, one)})", _short(one))
         for page, (_, names) in _PAGES.items()
-        for path, one in _commands()
-        if path[0] in names and not isinstance(one, click.Group)
+        for path, one in _commands(names)
     ]
     return {"commands": table(("command", "what it does"), rows)}
 
 
 def pages() -> dict[str, str]:
     """Return a page for each group of commands."""
-    assert isinstance(main, CliGroup)  # noqa: S101
-    with click.Context(main) as context:
-        missing = set(main.list_commands(context)) - {n for _, ns in _PAGES.values() for n in ns}
+    missing = {path[0] for path, _ in _commands()} - {n for _, ns in _PAGES.values() for n in ns}
     if missing:
         raise ValueError(f"no page has the commands {missing}")
+    common = "Every command also takes [the common options](../cli.md#common-options)."
     return {
-        f"cli/{page}.md": f"# {title}\n\n{_NOTE}"
-        "Every command also takes [the common options](../cli.md#common-options).\n\n"
-        + "\n\n".join(
-            _command(path, one)
-            for path, one in _commands()
-            if path[0] in names and not isinstance(one, click.Group)
+        f"cli/{page}.md": "\n\n".join(
+            [f"# {title}", _NOTE, common, *(_command(path, one) for path, one in _commands(names))]
         )
-        + "\n"
         for page, (title, names) in _PAGES.items()
     }
 
 
 @cache
-def _commands() -> tuple[tuple[tuple[str, ...], click.Command], ...]:
-    assert isinstance(main, CliGroup)  # noqa: S101
-    return tuple(_walk(main, ()))
+def _commands(names: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], click.Command]]:
+    """Return each command that is not a group, by its words; with *names*, those that begin so."""
+    return [(path, one) for path, one in _walk(main, ()) if not names or path[0] in names]
 
 
 def _walk(
-    group: CliGroup, path: tuple[str, ...]
+    command: click.Command, path: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    with click.Context(group) as context:
-        for name in group.list_commands(context):
-            command = group.get_command(context, name)
-            if command is not None:
-                yield (*path, name), command
-                if isinstance(command, CliGroup):
-                    yield from _walk(command, (*path, name))
+    if not isinstance(command, CliGroup):
+        yield path, command
+        return
+    with click.Context(command) as context:
+        for name in command.list_commands(context):
+            if inner := command.get_command(context, name):
+                yield from _walk(inner, (*path, name))
 
 
 def _title(path: tuple[str, ...], command: click.Command) -> str:

@@ -1,8 +1,7 @@
-"""How a program of ours looks for garbage: seldom, and not through what it has loaded.
+"""Collect garbage rarely, and not among the objects that are loaded at the start.
 
-Most of what a task takes is let go of as soon as it is done.  To look for the rest at each 700 new
-objects, as Python does before 3.13, took 3 to 4 % of the CPU of a worker over a file, and found
-some 300 objects in 4,000 tasks.
+Python before 3.13 collects after every 700 new objects.  With that, two workers drain a file 13 %
+slower and take 8 % more CPU (median of four pairs in turns).
 """
 
 import gc
@@ -11,15 +10,15 @@ from typing import Final
 _OBJECTS: Final = 5_000
 
 
-def look_seldom() -> None:
-    """Look for garbage at each 5,000 new objects; a program calls it before it loads others' code.
+def collect_rarely() -> None:
+    """Collect garbage after every 5,000 new objects.
 
-    That may know better, and choose for itself.
+    A program calls this before it loads the code of others, which may choose another number.
     """
     gc.set_threshold(_OBJECTS)
 
 
-def leave_loaded() -> None:
-    """Never look again through what is loaded by now: it stays."""
+def freeze_loaded() -> None:
+    """Leave all objects that exist now out of every later collection."""
     gc.collect()
     gc.freeze()

@@ -192,7 +192,7 @@ def _work(
     # whatever folder they change to.
     where = {"HEADRACE_URL": session.address(), "HEADRACE_KEY": session.secret}
     os.environ |= {name: value for name, value in where.items() if value}
-    garbage.look_seldom()
+    garbage.collect_rarely()
     path, found = load_app(app)
     if options["log_format"] is None and not logs.is_configured():
         options["log_format"] = "text"
@@ -204,7 +204,7 @@ def _work(
         if any(one.field in ("url", "key") for one in error.errors):
             session.connect()  # says how to name them
         raise
-    garbage.leave_loaded()
+    garbage.freeze_loaded()
     with (
         _metrics(prometheus, client or found.client, list(worker.settings.queues)),
         relaying(session, outbox, found, client, burst=burst),

@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument(SAY_OPTIONS, action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    garbage.look_seldom()
+    garbage.collect_rarely()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 

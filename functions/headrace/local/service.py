@@ -92,7 +92,7 @@ class Service:
         app = LocalApp(
             answer, load_console(), root_path=settings.root_path, proxies=settings.proxies
         )
-        garbage.leave_loaded()
+        garbage.freeze_loaded()
         server = LocalServer(app, listening)
         undo.callback(server.stop)
         server.start()

@@ -83,7 +83,7 @@ class TimersProcess:
 
 def main(path: str | None = None) -> int:
     """Run the timers until stdin ends; return the exit code."""
-    garbage.look_seldom()
+    garbage.collect_rarely()
     for name in _SIGNALS:  # the service ends its child
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -31,7 +31,7 @@ from headrace.client.worker.service import WorkerService
 from headrace.client.worker.settings import WorkerSettings
 from headrace.domain.errors import NotFound
 from headrace.domain.task import State, Task
-from headrace.domain.times import instant_of
+from headrace.domain.times import instant_of, micros_of
 from headrace.store.sqlite import SqliteStore
 from headrace.store.sqlite.rows import COLUMNS, Row, task_of
 from headrace.testing.attempts import Attempt, Ran
@@ -74,6 +74,23 @@ class MemoryTables(SqliteStore):
             end = task.lease_expires_at or task.scheduled_at
             found[task.queue] = min(end, found.get(task.queue, end))
         return found
+
+    def has_overdue(self, now: datetime) -> bool:
+        """Return whether a lease is over, or a waiting task has expired."""
+        overdue = "SELECT EXISTS (SELECT 1 FROM tasks WHERE (state = ? AND scheduled_at <= ?) OR"
+        at = micros_of(now)
+        with self._db.reading() as db:
+            found = db.execute(
+                f"{overdue} (state = ? AND expires_at <= ?))",
+                (str(State.INFLIGHT), at, str(State.ENQUEUED), at),
+            ).fetchone()
+        return bool(found[0])
+
+    @property
+    def changes(self) -> int:
+        """The number of changes so far, of tasks and of everything else."""
+        with self._db.reading() as db:
+            return db.total_changes
 
     def _rows(self, what: str, state: State, queues: Iterable[str]) -> list[Row]:
         with self._db.reading() as db:
@@ -187,7 +204,7 @@ class Work:
             if now < end:
                 self._counted_from = len(self._attempts)  # the run ends with its time
             clock.forward_to(moment)
-            self._memory.tick()
+            self._memory.tick_if_needed()
             before = len(self._attempts)
             if self._may_give(*self._app.queues):
                 self._work()

@@ -165,23 +165,43 @@ def test_a_handler_sees_a_cancel_when_a_third_of_its_lease_is_over(service: Memo
     assert "cancelled" in repr(ran)
 
 
-def test_time_passes_as_quickly_with_many_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute in which nothing is due costs the same statements however many queues there are."""
+def test_idle_minutes_cost_no_look_at_each_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = list[str]()
+    app = App()
+    for number in range(30):
+        app.handler(queue=f"q-{number}")(lambda payload: None)
+    with MemoryService() as service:
+        service.run(app)
+        reaping, first_due = service.use_cases.reaping, MemoryTables.first_due
+        run = reaping.run
 
-    def statements(queues: int) -> int:
-        app, counted = App(), list[object]()
-        for number in range(queues):
-            app.handler(queue=f"q-{number}")(lambda payload: None)
-        look = MemoryTables.first_due
+        def reaped() -> Any:
+            looks.append("reaper")
+            return run()
 
         def counting(*args: Any, **which: Any) -> dict[str, datetime]:
-            counted.append(args)
-            return look(*args, **which)
+            looks.append("due")
+            return first_due(*args, **which)
 
-        with MemoryService() as service, monkeypatch.context() as patch:
-            service.run(app)
-            patch.setattr(MemoryTables, "first_due", counting)
-            service.run(app, seconds=timedelta(hours=1))
-        return len(counted)
+        monkeypatch.setattr(reaping, "run", reaped)
+        monkeypatch.setattr(MemoryTables, "first_due", counting)
+        service.run(app, seconds=timedelta(hours=2))
 
-    assert statements(30) == statements(1)
+    assert looks.count("reaper") < 10
+    assert looks.count("due") < 300
+
+
+def test_what_expires_or_lapses_in_idle_time_does_so_within_a_minute() -> None:
+    with MemoryService() as service:
+        client, began = service.client, service.clock.now
+        client.create_queue("mail", keepalive_timeout_in_seconds=1800)
+        client.create_queue("news")
+        expired = client.enqueue("news", expires_at=began + timedelta(minutes=20))
+        (leased,) = (client.enqueue("mail"), client.dequeue("mail").tasks)[1]
+        service.forward(timedelta(hours=2))
+
+        dead, lapsed = client.get_task(str(expired.id)), client.get_task(leased.id)
+    assert dead.finished_at is not None
+    assert timedelta(minutes=20) <= dead.finished_at - began < timedelta(minutes=22)
+    assert [error.kind for error in lapsed.errors] == ["lease_expired"]
+    assert lapsed.errors[0].at - began < timedelta(minutes=32)

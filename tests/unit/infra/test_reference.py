@@ -3,6 +3,7 @@
 import re
 from typing import get_args, get_type_hints
 
+import headrace
 from headrace import Observer
 from headrace.client.app.options import CallOptions, TaskOptions
 from headrace.client.worker.settings import WorkerOptions
@@ -64,6 +65,13 @@ def test_every_option_is_explained() -> None:
     assert {name for name, _, mark in rows if mark} == called
     parameters = {*get_type_hints(WorkerOptions), "observers", "log_format"}
     assert first_cells(page("worker-options")) == parameters
+
+
+def test_every_name_of_the_package_is_explained() -> None:
+    text = "".join(path.read_text() for path in reference.FOLDER.rglob("*.md"))
+    names = {name for name in dir(headrace) if not name.startswith("__")}
+
+    assert {one for one in names if not re.search(rf"[.`]{one}\b", text)} == set()
 
 
 def test_every_call_of_an_observer_is_explained() -> None:

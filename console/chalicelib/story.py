@@ -4,7 +4,7 @@ A task keeps its last errors, the queues that it left, and its last times.  The 
 attempt that ended in a move is unknown, and is drawn as unknown.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -26,7 +26,6 @@ _KEYS: Final = {
 }
 _LEAST: Final = 3.0  # pixels of a run, however short
 _LAST_LINE: Final = 200  # letters of it that are shown
-_NAMED: Final = 40  # pixels that a queue's name needs
 
 
 class Ended(StrEnum):
@@ -99,32 +98,17 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSpan:
-    """The time in one queue; ``shown`` is the name if there is room for it."""
-
-    queue: str
-    x: float
-    width: float
-    shown: str
-
-
-@dataclass(frozen=True, slots=True)
 class Strip:
     """The life of a task to scale; ``words`` says the same in words, ``length`` how long it is."""
 
     stretches: tuple[Stretch, ...]
-    queues: tuple[QueueSpan, ...]
     first: datetime
     last: datetime
     length: float
     words: str
     kinds: tuple[str, ...]
     width: int = WIDTH
-
-    @property
-    def height(self) -> int:
-        """The height, with the names of queues below."""
-        return 44 if self.queues else 24
+    height: int = 24
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -256,7 +240,6 @@ def strip(task: Task, now: datetime, told: Sequence[StoryAttempt | StoryEvent]) 
         stretches=tuple(
             drawn(piece) for piece in sorted(pieces, key=lambda one: one.kind.startswith(_RUN))
         ),
-        queues=tuple(_queues(first, last, told, x)),
         first=first,
         last=last,
         length=length,
@@ -326,28 +309,3 @@ def _wait(start: datetime, end: datetime, *, backoff: bool, why: str = "waited")
 
 def _length(start: datetime, end: datetime) -> str:
     return formatting.duration((end - start).total_seconds())
-
-
-def _queues(
-    first: datetime,
-    last: datetime,
-    told: Sequence[StoryAttempt | StoryEvent],
-    x: Callable[[datetime], float],
-) -> Iterator[QueueSpan]:
-    """Yield the queues of a task that was in several."""
-    moves = [one for one in told if isinstance(one, StoryEvent) and one.what == "moved" and one.at]
-    if not moves:
-        return
-    since = first
-    for move in moves:
-        until = move.at or last
-        yield _span(move.queue, x(since), x(until))
-        since = until
-    yield _span(moves[-1].to, x(since), x(last))
-
-
-def _span(queue: str, start: float, end: float) -> QueueSpan:
-    width = round(max(1.0, end - start), 1)
-    room = int((width - 8) // 7)
-    shown = queue if len(queue) <= room else f"{queue[: room - 1]}…" if width >= _NAMED else ""
-    return QueueSpan(queue, start, width, shown)

@@ -191,7 +191,7 @@ class _Drawing:
             ready = [None if level is None else min(level, due) for level, due in levels]
             later = [None if level is None else max(0, level - due) for level, due in levels]
             lines = [ChartLine("ready", ready), ChartLine("scheduled", later)]
-            counts = f"parts estimated{most}"
+            counts = f"ready and scheduled, estimated{most}"
         else:
             lines = [ChartLine("waiting", self.waiting, before=self.waiting_before)]
             counts = f"ready or scheduled{most}"

@@ -289,7 +289,7 @@ def test_a_form_sent_over_plain_http_is_answered_with_the_same_page(browse: Brow
 
     assert shown.status == 403
     assert "needs https" in shown.text
-    assert "Not with this key" not in shown.text
+    assert "Not allowed" not in shown.text
 
 
 @pytest.mark.parametrize(

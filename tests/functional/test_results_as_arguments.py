@@ -55,11 +55,6 @@ def service() -> Iterator[MemoryService]:
         yield made
 
 
-def test_a_chain_passes_the_result_on(service: MemoryService) -> None:
-    run = chain(number.s(3), double.s(previous.result), double.s(previous.result))
-    assert run.start(app.client).result(timeout=600) == 12
-
-
 def test_after_a_group_it_is_the_list_of_results_in_its_order(service: MemoryService) -> None:
     numbers = group(*(number.s(value) for value in range(5)))
     assert chord(numbers, total.s(previous.result)).start(app.client).result(timeout=600) == 10

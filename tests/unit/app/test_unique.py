@@ -1,6 +1,6 @@
 """`unique_for`: at most one task of a key in each window of time, even after it has ended."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import product
 from typing import Any
 
@@ -64,28 +64,6 @@ def test_the_key_is_the_declared_one_the_chosen_one_or_all_arguments() -> None:
     assert sent(by_all, "a", "x") != sent(by_all, "a", "y")
     assert sent(by_one.options(dedupe_key="k"), "a") == (None, "k", 60)
     assert sent(optional, "")[1:] == (None, None)  # a call without a key is not held back
-
-
-def test_a_window_is_one_of_the_due_time_and_begins_at_a_multiple_since_1970(
-    service: MemoryService,
-) -> None:
-    app = App()
-    task = app.task(name="send")(send)
-    app.queue("default", history_retention_in_seconds=10 * 86_400)
-
-    def id_of(**options: Any) -> str:
-        made = str(task.options(**options).enqueue("a").id)
-        service.client.delete_task(made)
-        return made
-
-    with service.serving(app):
-        now = id_of(unique_for=HOUR, delay=1)
-        assert now == id_of(unique_for=HOUR, scheduled_at=datetime(2026, 11, 21, 8, 10, tzinfo=UTC))
-        assert now != id_of(unique_for=HOUR, delay=HOUR)
-        day = id_of(unique_for=timedelta(days=1))
-        last = datetime(2026, 11, 21, 23, 59, 59, tzinfo=UTC)
-        assert day == id_of(unique_for=86_400, scheduled_at=last)
-        assert day != id_of(unique_for=86_400, scheduled_at=last + timedelta(seconds=1))
 
 
 def test_a_window_excludes_an_id_and_is_no_longer_than_finished_tasks_are_known() -> None:

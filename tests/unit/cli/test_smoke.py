@@ -89,25 +89,10 @@ def test_a_call_that_fails_is_reported_with_its_request_and_the_rest_is_skipped(
     assert queues(service) == []
 
 
-def test_an_address_of_something_else_is_exit_1(service: MemoryService) -> None:
-    ran = smoke(service, spoil=lambda _: httpx.Response(200, content=b"<html>Welcome</html>"))
-
-    assert ran.code == 1
-    assert ran.error.startswith(f"error: {service.url}: ")
-    assert ran.error.endswith("see HEADRACE_URL")
-
-
 def test_a_key_that_is_not_an_admins_is_exit_4(service: MemoryService) -> None:
     worker = service.client.create_key("w", "worker", ["*"])
 
     assert smoke(service, key=worker.secret).code == 4
-
-
-def test_no_answer_is_exit_6(service: MemoryService) -> None:
-    def lost(_: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("refused")
-
-    assert smoke(service, spoil=lost).code == 6
 
 
 def test_ctrl_c_leaves_nothing(service: MemoryService) -> None:

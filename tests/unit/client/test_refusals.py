@@ -1,7 +1,7 @@
 """What the clients refuse by themselves, before anything is sent, naming the field."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import pytest
@@ -120,14 +120,3 @@ def test_many_are_all_sent_before_the_invalid_ones_are_raised_with_all_results()
     assert [named.field for named in raised.value.errors] == ["tasks[24]", "tasks[25]"]
     assert raised.value.detail == "tasks[24] was not enqueued: too late, and 1 more"
     assert [result.outcome for result in raised.value.results].count("CREATED") == 25
-
-
-def test_an_instant_of_any_zone_is_sent_in_utc() -> None:
-    wire = Network([reply(200, {"entries": [], "cursor": None})])
-    at = datetime.fromisoformat("2026-01-01T09:00:00.5+01:00")
-
-    assert list(client_on(wire).list_audit(from_=at, to=datetime(2026, 1, 2, tzinfo=UTC))) == []
-
-    params = wire.requests[0].url.params
-    assert params["from"] == "2026-01-01T08:00:00.500000Z"
-    assert params["to"] == "2026-01-02T00:00:00.000000Z"

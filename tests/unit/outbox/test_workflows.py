@@ -6,7 +6,6 @@ import pytest
 
 from headrace import App, Context, NewTask, chain, group
 from headrace.client.client import Client
-from headrace.domain.errors import InvalidRequest
 from headrace.outbox.relay import Relay
 from tests.faults import FaultyService
 from tests.unit.outbox.shop import OUTBOX, Order, Shop, shop_in
@@ -98,13 +97,3 @@ def test_an_id_of_another_batch_is_refused_and_kept(shop: Shop) -> None:
     assert Relay(shop.table, shop.service.client).drain() == {"REFUSED": 1}
     (row,) = shop.table.rows(refused=True)
     assert row.task_id == "nightly"
-
-
-def test_a_workflow_that_cannot_be_one_writes_no_row(shop: Shop) -> None:
-    with shop.session() as session, session.begin():
-        with pytest.raises(InvalidRequest):
-            OUTBOX.start(session, chain())
-        with pytest.raises(InvalidRequest):
-            OUTBOX.batch(session, [])
-
-    assert shop.table.state().waiting == 0

@@ -21,6 +21,7 @@ from headrace.domain.times import duration_text
 from headrace.local.environment import LocalSettings
 from headrace.runtime.settings import Settings
 from infra.reference import cell, code, table
+from infra.template import load_template
 
 _MINUTE: Final = 60
 
@@ -45,6 +46,7 @@ def parts() -> dict[str, str]:
         "service-variables": _variables(Settings, _SERVICE),
         "run-variables": _variables(LocalSettings, _RUN),
         "costs": _costs(),
+        "parameters": _parameters(),
     }
 
 
@@ -277,3 +279,16 @@ def _costs() -> str:
             rows.append((f"{tasks:,}", size, *(f"{usd:,.2f}" for usd in ways)))
     columns = ("tasks a month", "payload", "25 in a call", "1 in a call", "over the tables")
     return table(columns, rows)
+
+
+# -- parameters of the template --------------------------------------------------------------------
+
+
+def _parameters() -> str:
+    rows = []
+    for name, declared in load_template()["Parameters"].items():
+        words = [code(word) for word in declared.get("AllowedValues", ()) if isinstance(word, str)]
+        allowed = f" One of {', '.join(words)}." if words else ""
+        meaning = cell(declared["Description"]) + allowed
+        rows.append((code(name), code(declared.get("Default", "")), meaning))
+    return table(("parameter", "default", "meaning"), rows)

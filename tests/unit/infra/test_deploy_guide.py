@@ -15,7 +15,6 @@ from infra.template import Template
 
 DOCS: Final = PROJECT_ROOT / "docs"
 COSTS: Final = (DOCS / "explanation" / "costs.md").read_text()
-PARAMETERS: Final = (DOCS / "reference" / "aws-parameters.md").read_text()
 RESTORE: Final = (DOCS / "how-to" / "restore.md").read_text()
 ROW: Final = re.compile(r"^\| ([^|]+) \|[^|]*\|[^|]*\| \**([0-9.]+)\** \|$", re.MULTILINE)
 
@@ -65,12 +64,6 @@ def test_so_are_the_sums_in_its_sentences(before: str, usd: float) -> None:
 
     assert found is not None
     assert found[1] == f"{usd:.2f}"
-
-
-def test_the_parameters_of_the_template_are_explained(template: Template) -> None:
-    named = set(re.findall(r"`([A-Z][A-Za-z]+)`", PARAMETERS))
-
-    assert named == template["Parameters"].keys()
 
 
 def test_the_line_that_takes_the_tables_out_of_the_template_runs(

@@ -182,7 +182,7 @@ def _step_columns(
     def restart(step: BatchStep) -> Cell:
         if step.task is None or step.task.state is not State.DEAD or not operates:
             return None
-        label = f"Restart step {step.name}" if step.name else f"Restart {step.task_id}"
+        label = f"Restart this step: {step.name}" if step.name else f"Restart {step.task_id}"
         return Confirm(
             context.url(urls.RESTART_STEP, id=batch.id),
             (Choice("", "Restart this step" if named else "Restart", label=label),),

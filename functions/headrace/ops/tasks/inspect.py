@@ -257,10 +257,6 @@ class Inspect(ServicePart):
         found = self.store.ids(prefix, limit=_FEW)
         return None if found is None or found[1] else found[0]
 
-    def knows(self, queue: Queue, where: TaskFilter) -> bool:
-        """Return whether the tasks of *queue* that can match are known without reading all."""
-        return self._candidates(queue, where, indexed=True) is not None
-
     def _candidates(self, queue: Queue, where: TaskFilter, *, indexed: bool) -> "_Source | None":
         """Return where the ids of all tasks of *queue* come from that *where* may mean, if known.
 

@@ -20,7 +20,7 @@ from ..pages import Flash
 from ..parts import Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import Question, ask
+from .confirm import ask
 from .navigation import crumbs, queue_options
 from .queue_actions import UNDO_SECONDS, undo_words, why_field
 
@@ -181,7 +181,9 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
     context.require(action.permission, task.queue)
     status = task.status(context.now)
     fits = action.fits(task, status)
-    question = Question(
+    here = context.url(urls.TASK, {BACK: context.back}, id=task.id)
+    return ask(
+        crumbs(context, task.queue, task.id),
         title=f"{formatting.upon(action.verb, 'task')}?",
         question=f"{formatting.upon(action.verb, f'task {task.id} of {task.queue}')}?",
         detail=detail_of(action)
@@ -194,8 +196,6 @@ def ask_of_task(context: RequestContext, error: HeadraceError | None = None) -> 
         otherwise=action.otherwise,
         fields=_asked(context, action, task.queue, error) if fits else (),
         hidden=(Hidden("queue", task.queue),),
+        back=Link("Back to the task", here),
+        status=error.status if error else 200,
     )
-    here = context.url(urls.TASK, {BACK: context.back}, id=task.id)
-    back = Link("Back to the task", here)
-    way = crumbs(context, task.queue, task.id)
-    return ask(question, way, back=back, status=error.status if error else 200)

@@ -18,7 +18,7 @@ from ..pages import Flash, Page
 from ..parts import Choice, Confirm, Field, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import Question, ask
+from .confirm import ask
 from .navigation import crumbs, priority_options, queue_options
 from .queue_actions import why_field
 from .settings import Difference
@@ -168,14 +168,12 @@ def _page(context: RequestContext, task: Task, errors: FormErrors, *, status: in
         why_field(given("reason"), errors.of("reason")),
     )  # fmt: skip
     return ask(
-        Question(
-            question="Edit and enqueue as new",
-            detail=f"A new task with another id. Task {task.id} stays as it is; its dedupe "
-            "key, retries and lease length stay with it.",
-            action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
-            button="Review changes",
-            fields=fields,
-        ),
         crumbs(context, task.queue, task.id),
+        question="Edit and enqueue as new",
+        detail=f"A new task with another id. Task {task.id} stays as it is; its dedupe "
+        "key, retries and lease length stay with it.",
+        action=context.url(urls.ENQUEUE_AS_NEW, id=task.id),
+        button="Review changes",
+        fields=fields,
         status=status,
     )

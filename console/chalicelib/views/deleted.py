@@ -13,7 +13,7 @@ from .. import formatting, urls
 from ..parts import Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Reply
-from .confirm import Question, ask
+from .confirm import ask
 from .navigation import crumbs
 
 _GONE: Final = 410
@@ -56,17 +56,15 @@ def _page(context: RequestContext, text: str, queue: str, undo: str) -> Reply:
     way = crumbs(context, queue)
     here = context.url(urls.TASK, {BACK: context.back}, id=task_id)
     return ask(
-        Question(
-            title=f"{task_id} was deleted",
-            question=f"Task {task_id} was deleted",
-            detail=text,
-            action=context.url(urls.UNDO),
-            button="Undo",
-            possible=bool(undo),
-            otherwise=f"Back to {way[-1].text}",
-            hidden=(Hidden("undo", undo), Hidden(BACK, here)),
-        ),
         way,
+        title=f"{task_id} was deleted",
+        question=f"Task {task_id} was deleted",
+        detail=text,
+        action=context.url(urls.UNDO),
+        button="Undo",
+        possible=bool(undo),
+        otherwise=f"Back to {way[-1].text}",
+        hidden=(Hidden("undo", undo), Hidden(BACK, here)),
         back=Link(f"Back to {way[-1].text}", context.back or way[-1].url),
         status=_GONE,
     )

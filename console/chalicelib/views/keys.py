@@ -16,7 +16,7 @@ from ..parts import Empty, Fact, Field, Link, Option
 from ..request_context import RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
-from .confirm import Question, ask, once
+from .confirm import ask, once
 from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb
@@ -166,17 +166,15 @@ def ask_revoke(context: RequestContext) -> Reply:
         "not used yet"
     )  # fmt: skip
     return ask(
-        Question(
-            title=f"Revoke {key.name}?",
-            question=f"Revoke key {key.name}?",
-            detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Requests with it "
-            "are refused within 10 seconds, or a minute on AWS. "
-            f"This cannot be undone.{own}{_goes_on(context, key)}",
-            action=context.url(urls.REVOKE_KEY, id=key.id),
-            button="Revoke this key",
-            danger=True,
-        ),
         _crumbs(context),
+        title=f"Revoke {key.name}?",
+        question=f"Revoke key {key.name}?",
+        detail=f"A {key.role.value} key for {', '.join(key.queues)}, {used}. Requests with it "
+        "are refused within 10 seconds, or a minute on AWS. "
+        f"This cannot be undone.{own}{_goes_on(context, key)}",
+        action=context.url(urls.REVOKE_KEY, id=key.id),
+        button="Revoke this key",
+        danger=True,
     )
 
 
@@ -236,17 +234,15 @@ def ask_rotate(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply
         options=tuple(Option(value, text, value == given) for value, text in _OVERLAPS.items()),
     )  # fmt: skip
     return ask(
-        Question(
-            title=f"Rotate {key.name}",
-            question=f"Rotate key {key.name}?",
-            detail="It gets another secret, shown once, on the next page; its name, role, queues "
-            "and expiry stay. At most two secrets work; an older one stops now.",
-            action=context.url(urls.ROTATE_KEY, id=key.id),
-            button="Rotate this key",
-            fields=(ends,),
-            hidden=(once(),),
-        ),
         _crumbs(context),
+        title=f"Rotate {key.name}",
+        question=f"Rotate key {key.name}?",
+        detail="It gets another secret, shown once, on the next page; its name, role, queues "
+        "and expiry stay. At most two secrets work; an older one stops now.",
+        action=context.url(urls.ROTATE_KEY, id=key.id),
+        button="Rotate this key",
+        fields=(ends,),
+        hidden=(once(),),
         status=400 if errors else 200,
     )
 
@@ -291,14 +287,12 @@ def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS, *, status: 
               error=errors.of("expires_at"), hint="Empty: never."),
     )  # fmt: skip
     return ask(
-        Question(
-            question="Create a key",
-            detail="Its secret is shown once, on the next page. A key cannot be wider than yours.",
-            action=context.url(urls.CREATE_KEY),
-            button="Create key",
-            fields=fields,
-            hidden=(once(),),
-        ),
         _crumbs(context),
+        question="Create a key",
+        detail="Its secret is shown once, on the next page. A key cannot be wider than yours.",
+        action=context.url(urls.CREATE_KEY),
+        button="Create key",
+        fields=fields,
+        hidden=(once(),),
         status=status,
     )

@@ -22,7 +22,7 @@ from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Option
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import Question, ask
+from .confirm import ask
 from .navigation import crumbs
 
 _STATES: Final = {
@@ -53,16 +53,14 @@ def pause(context: RequestContext) -> Reply:
     reason = errors.reason(context.request.given("reason"))
     if errors:
         return ask(
-            Question(
-                question=f"Pause deliveries of {context.queue}?",
-                action=context.url(urls.PAUSE, queue=context.queue),
-                button="Pause",
-                fields=(
-                    _resume_in(given, errors.of("resume_in")),
-                    why_field(reason, errors.of("reason")),
-                ),
-            ),
             crumbs(context, context.queue),
+            question=f"Pause deliveries of {context.queue}?",
+            action=context.url(urls.PAUSE, queue=context.queue),
+            button="Pause",
+            fields=(
+                _resume_in(given, errors.of("resume_in")),
+                why_field(reason, errors.of("reason")),
+            ),
             status=400,
         )
     context.use.queues.pause(context.queue, resume_in_seconds=seconds, reason=reason)
@@ -306,15 +304,13 @@ def _ask(
     name = Field("name", "Type the queue's name", typed, hint=queue, error=errors.of("name"),
                  required=True, width="l")  # fmt: skip
     return ask(
-        Question(
-            title=f"{verb} {queue}",
-            question=f"{verb} {queue}?",
-            detail=detail,
-            action=context.url(route, queue=queue),
-            button=f"{verb} {queue}",
-            danger=True,
-            fields=(*fields, name),
-        ),
         crumbs(context, queue),
+        title=f"{verb} {queue}",
+        question=f"{verb} {queue}?",
+        detail=detail,
+        action=context.url(route, queue=queue),
+        button=f"{verb} {queue}",
+        danger=True,
+        fields=(*fields, name),
         status=400 if errors else 200,
     )

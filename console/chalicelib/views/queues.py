@@ -24,7 +24,7 @@ from ..routes import Redirect, Reply, routes
 from ..setting_fields import DURATIONS, GROUPS, read_settings, texts_of
 from ..typed_settings import rows_of
 from .columns import Column, Columns, numbers
-from .confirm import Question, ask
+from .confirm import ask
 from .list_search import ListSearch
 from .navigation import crumbs, queue_tabs
 from .search_box import list_box
@@ -318,13 +318,11 @@ def ask_new(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply:
         *(one.field(given(one.name, _USUAL[one.name]), errors.of(one.name)) for one in _FIELDS),
     )  # fmt: skip
     return ask(
-        Question(
-            question="Create a queue",
-            action=context.url(urls.CREATE_QUEUE),
-            button="Create queue",
-            fields=fields,
-        ),
         crumbs(context),
+        question="Create a queue",
+        action=context.url(urls.CREATE_QUEUE),
+        button="Create queue",
+        fields=fields,
         status=400 if errors else 200,
     )
 

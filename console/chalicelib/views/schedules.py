@@ -24,7 +24,7 @@ from ..parts import Empty, Fact, Link, Text
 from ..request_context import BACK, RequestContext, each
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, times
-from .confirm import Question, ask
+from .confirm import ask
 from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb, queue_link, tag_links
@@ -194,7 +194,8 @@ def ask_first(context: RequestContext) -> Reply:
     fits = action.fits(schedule.settings)
     already = "paused already" if action.name == "pause" else "not paused"
     whole = formatting.upon(action.verb, f"schedule {schedule.name} of {schedule.queue}")
-    question = Question(
+    return ask(
+        (*_crumbs(context, schedule), Link(schedule.name, here)),
         title=f"{formatting.upon(action.verb, 'schedule')}?",
         question=f"{whole}?",
         detail=action.detail if fits else f"It is {already}.",
@@ -204,9 +205,8 @@ def ask_first(context: RequestContext) -> Reply:
         button=formatting.upon(action.verb, "this schedule"),
         danger=action.danger,
         possible=fits,
+        back=Link("Back to the schedule", here),
     )
-    way = (*_crumbs(context, schedule), Link(schedule.name, here))
-    return ask(question, way, back=Link("Back to the schedule", here))
 
 
 @routes.post(urls.SCHEDULE_ACTION, Permission.OPERATE)

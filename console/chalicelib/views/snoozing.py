@@ -15,7 +15,7 @@ from ..pages import Flash
 from ..parts import Choice, Confirm, Field, Hidden, Link, Option
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
-from .confirm import Question, ask
+from .confirm import ask
 from .navigation import crumbs
 from .queue_actions import why_field
 from .trouble import Rank, Trouble
@@ -32,15 +32,13 @@ def ask_snooze(context: RequestContext, errors: FormErrors = NO_ERRORS) -> Reply
         options=tuple(Option(value, value) for value in _TIMES),
     )  # fmt: skip
     return ask(
-        Question(
-            question=f"Snooze “{incident.word}” of {context.queue}?",
-            detail="It leaves the list of what needs attention until the time is over. Other "
-            "incidents of the queue still show, and its alerts are still sent.",
-            action=context.url(urls.SNOOZE, queue=context.queue, incident=incident.key),
-            button="Snooze",
-            fields=(length, why_field(context.request.given("reason"), errors.of("reason"))),
-        ),
         crumbs(context),
+        question=f"Snooze “{incident.word}” of {context.queue}?",
+        detail="It leaves the list of what needs attention until the time is over. Other "
+        "incidents of the queue still show, and its alerts are still sent.",
+        action=context.url(urls.SNOOZE, queue=context.queue, incident=incident.key),
+        button="Snooze",
+        fields=(length, why_field(context.request.given("reason"), errors.of("reason"))),
         back=Link("Back", context.back or context.url(urls.QUEUES)),
         status=400 if errors else 200,
     )

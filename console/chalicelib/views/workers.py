@@ -28,7 +28,7 @@ from ..parts import Age, Empty, Fact, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .columns import Column, Columns, table, times
-from .confirm import Question, ask
+from .confirm import ask
 from .list_page import list_page
 from .list_search import ListSearch
 from .navigation import crumb, queue_link, task_url
@@ -297,17 +297,15 @@ def ask_command(context: RequestContext) -> Reply:
     listed = "" if name else f" {', '.join(names[:_SHOWN])}{more}."
     subject = "The worker" if name else "Each worker"
     return ask(
-        Question(
-            question=f"{verb} {who}?",
-            detail=f"{subject} {detail}. It gets the command with its next heartbeat, within 30"
-            f" seconds.{listed}",
-            action=context.url(urls.WORKER_ACTION, action=command.value),
-            button=f"{verb} {'this worker' if name else who}",
-            hidden=tuple(Hidden("name", one) for one in names),
-            danger=command is Command.STOP,
-            possible=bool(found),
-        ),
         way,
+        question=f"{verb} {who}?",
+        detail=f"{subject} {detail}. It gets the command with its next heartbeat, within 30"
+        f" seconds.{listed}",
+        action=context.url(urls.WORKER_ACTION, action=command.value),
+        button=f"{verb} {'this worker' if name else who}",
+        hidden=tuple(Hidden("name", one) for one in names),
+        danger=command is Command.STOP,
+        possible=bool(found),
         back=Link("Back to the workers", context.back or way[-1].url),
     )
 

@@ -13,7 +13,7 @@ from ..parts import Confirm, Hidden, Link
 from ..request_context import BACK, RequestContext
 from ..routes import Redirect, Reply, routes
 from .actions import ACTIONS, outcome_text, why
-from .confirm import Question, ask
+from .confirm import ask
 from .navigation import crumb
 from .queue_actions import CONTINUE_RECOUNT, recount_button, recounted_so_far, steps
 
@@ -100,17 +100,15 @@ def _ask_cancel(
     )
     hidden = (Hidden("cursor", cursor), Hidden("cancelled", str(number))) if cursor else ()
     return ask(
-        Question(
-            title="Cancel workflow?",
-            question=f"Cancel workflow {batch.id} with all its steps?",
-            detail=detail,
-            action=context.url(urls.CANCEL_WORKFLOW, id=batch.id),
-            button="Continue cancelling" if cursor else "Cancel workflow",
-            danger=True,
-            otherwise="Keep it",
-            hidden=hidden,
-        ),
         _crumbs(context, batch),
+        title="Cancel workflow?",
+        question=f"Cancel workflow {batch.id} with all its steps?",
+        detail=detail,
+        action=context.url(urls.CANCEL_WORKFLOW, id=batch.id),
+        button="Continue cancelling" if cursor else "Cancel workflow",
+        danger=True,
+        otherwise="Keep it",
+        hidden=hidden,
     )
 
 

@@ -138,8 +138,10 @@ def test_a_lease_that_lapses_and_a_task_that_expires_have_faults(it: Recorder) -
 
 
 def a_kind(number: int, dead: int = 1) -> tuple[str, FaultCount]:
-    texts = ("Late" * 20, f"{number:04}" * 100, f"tsk_{number}")
-    return f"{number:016x}", FaultCount(dead, 0, 1 + number, 1 + number, {1: 1}, *texts, ["ada"])
+    type_, message, samples = "Late" * 20, f"{number:04}" * 100, [f"tsk_{number}"]
+    return f"{number:016x}", FaultCount(
+        dead, 0, 1 + number, 1 + number, {1: 1}, type_, message, samples, ["ada"]
+    )
 
 
 def test_more_kinds_than_there_is_room_for_are_counted_together() -> None:

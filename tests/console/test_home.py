@@ -99,7 +99,7 @@ def test_home_shows_the_ten_worst_and_leads_to_the_others(admin: Browser) -> Non
 def test_the_bar_has_six_places_and_the_menu_the_keys(admin: Browser) -> None:
     def places(browser: Browser) -> list[str]:
         page = browser.get("/console").page
-        menu = page.one("details", class_="who").all("a")
+        menu = page.one("div", class_="who").all("a")
         return [a.text for a in page.one("nav", class_="places").all("a") + menu]
 
     six = ["Queues", "Errors", "Workers", "Schedules", "Workflows", "Activity"]

@@ -29,31 +29,6 @@ def test_one_finds_a_dead_task_restarts_it_and_undoes_a_deletion(
     assert user.heading == "Sign in"
 
 
-@pytest.mark.parametrize("script", [False, True])
-def test_one_finds_a_task_by_one_search(console: Console, enter: Enter, script: bool) -> None:  # noqa: FBT001  by name
-    console.client.create_queue("orders")
-    tags = {"to": "Smith, J"}
-    meant = str(console.client.enqueue("orders", {"order": 77}, tags=tags).id)
-    console.client.enqueue("orders", {"order": 770}, tags={"to": "Smith"})
-    queries = ('tag:to="Smith, J"', "payload.order:77", meant[:20])
-    try:
-        for query in queries:
-            user = enter(script=script).go("/console/queues/orders")
-            user.type("Search these tasks", query).send()
-
-            links = user.page.locator("table.tasks tbody .id a")
-            found = [str(link.get_attribute("href")) for link in links.all()]
-            assert [url.partition("?")[0] for url in found] == [f"/console/tasks/{meant}"], query
-            assert user.page.locator("#query").input_value().endswith(query)
-        user = enter(script=script).go("/console")
-        user.type("Search everything", meant[:20]).send()
-        assert user.heading == "Search"
-        user.open(f"{meant[:6]}…{meant[-6:]}")
-        assert meant in user.page.url
-    finally:
-        console.client.delete_queue("orders")
-
-
 def test_one_pauses_a_queue_and_it_resumes(console: Console, enter: Enter) -> None:
     user = enter().go("/console/queues/thumbnails")
 

@@ -50,14 +50,6 @@ def test_nothing_is_shown_or_done_before_a_sign_in(browse: Browser) -> None:
             assert urlsplit(refused.headers["location"]).path == "/console/sign-in", path
 
 
-@pytest.mark.parametrize("path", ["/console/tasks//run", "/console/no/such/page"])
-def test_an_unknown_path_has_a_page_that_says_so(admin: Browser, path: str) -> None:
-    missing = admin.get(path)
-
-    assert missing.status == 404
-    assert "Sign out" in missing.text
-
-
 @pytest.mark.parametrize(
     ("base", "own_domain"),
     [("/dev", False), ("/tools/queue", True), ("/console", True), ("/console", False)],

@@ -93,7 +93,7 @@ def _tasks(context: RequestContext, queue: Queue) -> Reply:
         workers=_workers(context, queue, on_duty) if lists else None,
         alerts=alerts_of(stats.alerts, stats.age_of_oldest_ready),
         actions=action_pages.under_way(context, queue.name),
-        search=search_box(context, wanted, tasks) if tasks else None,
+        search=search_box(context, wanted, tasks["rows"]) if tasks else None,
         tasks=tasks,
     )
 

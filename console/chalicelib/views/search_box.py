@@ -15,7 +15,8 @@ from .. import urls
 from ..parts import Hidden, Link, SearchBox
 from ..request_context import RequestContext
 from .list_search import SEARCHED, SORT, ListSearch
-from .task_list import LIMIT, ORDER, STATE, TaskList, TaskQuery
+from .task_list import LIMIT, ORDER, STATE, TaskQuery
+from .task_rows import TaskRow
 
 _SUGGESTED: Final = 20
 _VERSIONS: Final = 5
@@ -29,7 +30,7 @@ TASK_KEYS: Final = (
 Row = TypeVar("Row")
 
 
-def search_box(context: RequestContext, wanted: TaskQuery, found: TaskList) -> SearchBox:
+def search_box(context: RequestContext, wanted: TaskQuery, found: Iterable[TaskRow]) -> SearchBox:
     """Return the box of a queue's tasks with the whole query; what is on the page is suggested."""
 
     def url(changed: Mapping[str, object]) -> str:
@@ -68,9 +69,9 @@ def task_terms(context: RequestContext, queue: str = "") -> Iterator[str]:
     yield from (term_text("version", name) for name in some)
 
 
-def _often(wanted: TaskQuery, found: TaskList) -> Iterator[str]:
+def _often(wanted: TaskQuery, found: Iterable[TaskRow]) -> Iterator[str]:
     """Yield the terms of the tasks on the page, the most frequent first."""
-    seen = Counter(term for row in found.rows for term in row.terms)
+    seen = Counter(term for row in found for term in row.terms)
     there = {text for text, _ in query.terms_of(Query(wanted.where))}
     yield from (term for term, _ in seen.most_common(_SUGGESTED) if term not in there)
 

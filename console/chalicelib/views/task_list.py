@@ -1,8 +1,8 @@
 """The list of a queue's tasks: the query in its address, and the rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from headrace.domain import limits, query
 from headrace.domain.access import Permission
@@ -20,12 +20,11 @@ from ..forms import FormErrors, number_of_ours
 from ..parts import (
     Choice,
     Empty,
-    Heading,
     Pager,
     UnfinishedLook,
 )
 from ..request_context import RequestContext
-from ..snippets import Snippet, of_list
+from ..snippets import of_list
 from . import task_rows
 from .actions import ACTIONS
 from .columns import longer_than_a_page
@@ -53,27 +52,6 @@ _TIMES: Final = {
     "SUCCEEDED": "Succeeded",
     "DEAD": "Died",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TaskList:
-    """The tasks of a filter; ``actions`` are for the selected ones.
-
-    ``matching`` is the address of ``matching_actions``, the actions on all tasks that match.
-    """
-
-    rows: tuple[TaskRow, ...]
-    headings: tuple[Heading, ...]
-    select: str | None
-    actions: tuple[Choice, ...]
-    pager: Pager
-    empty: Empty
-    matching: str | None = None
-    matching_actions: tuple[Choice, ...] = ()
-    ranked: bool = False
-    looking: UnfinishedLook | None = None
-    snippets: tuple[Snippet, ...] = ()
-    matched: str = ""
 
 
 class TaskQuery:
@@ -142,8 +120,8 @@ class TaskQuery:
 
 def tasks(
     context: RequestContext, queue: Queue, wanted: TaskQuery, counts: Mapping[Status, int]
-) -> TaskList:
-    """Return the tasks that *wanted* selects, and the actions on them.
+) -> dict[str, Any]:
+    """Return the tasks that *wanted* selects, and the actions on the selected and on all of them.
 
     Of *counts* it takes about how many there are to look at.
     """
@@ -183,9 +161,9 @@ def tasks(
         so_far = " found by an index, in the order of creation"
     whole = cursor is None and not context.cursor
     order = "desc" if wanted.descending else "asc"
-    return TaskList(
-        rows=task_rows.ordered(rows, wanted.sort) if whole else rows,
-        headings=tuple(
+    return {
+        "rows": task_rows.ordered(rows, wanted.sort) if whole else rows,
+        "headings": tuple(
             task_rows.headings(
                 _TIMES.get(wanted.state, "When"),
                 wanted.sort,
@@ -199,9 +177,9 @@ def tasks(
                 ),
             )
         ),
-        select=context.url(urls.SELECTED, queue=queue.name) if operates else None,
-        actions=tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
-        pager=Pager(
+        "select": context.url(urls.SELECTED, queue=queue.name) if operates else None,
+        "actions": tuple(Choice(each.name, f"{each.verb}…", each.danger) for each in fits),
+        "pager": Pager(
             shown=f"{formatting.count_of(len(rows), 'task')}{so_far}" if rows else "",
             first=context.url(urls.QUEUE, wanted.query(), queue=queue.name)
             if context.cursor
@@ -209,22 +187,22 @@ def tasks(
             next=more if cursor and rows else None,
             note="" if whole or not rows else longer_than_a_page("its time"),
         ),
-        empty=_empty(queue.name, wanted),
-        matching=context.url(urls.MATCHING, wanted.query(), queue=queue.name)
+        "empty": _empty(queue.name, wanted),
+        "matching": context.url(urls.MATCHING, wanted.query(), queue=queue.name)
         if operates and (rows or cursor) and wanted.where != EVERY_TASK
         else None,
-        matching_actions=tuple(
+        "matching_actions": tuple(
             Choice(each.name, f"{formatting.upon(each.verb, 'all')}…", each.danger) for each in fits
         ),
-        matched=_matched(len(rows), wanted, counts, whole=whole),
-        snippets=()
+        "matched": _matched(len(rows), wanted, counts, whole=whole),
+        "snippets": ()
         if wanted.errors
         else of_list(queue.name, wanted.where, descending=wanted.descending),
-        ranked=queue.settings.priority is not None,
-        looking=UnfinishedLook(looked, every, f"None found yet: {far}{why}.", more)
+        "ranked": queue.settings.priority is not None,
+        "looking": UnfinishedLook(looked, every, f"None found yet: {far}{why}.", more)
         if cursor is not None and not rows
         else None,
-    )
+    }
 
 
 def _in_order_of_time(queue: Queue, wanted: TaskQuery) -> bool:

@@ -25,7 +25,7 @@ _TOP: Final = "com|net|org|io|dev|app|cloud|edu|gov|eu|local|localdomain|interna
 BLANKS: Final = (
     (r"'[^']*'|\"[^\"]*\"|`[^`]*`", "?"),
     (_BEGIN + r"[a-z][0-9a-z+.-]*://[^\s,;)>]+", "?"),
-    (r"[0-9a-z._%+-]+@[0-9a-z.-]*[0-9a-z]", "?"),
+    (r"(?<![0-9a-z._%+-])[0-9a-z._%+-]+@[0-9a-z.-]*[0-9a-z]", "?"),
     (_BEGIN + rf"([0-9a-z-]+\.)+({_TOP}){_END}", "?"),
     (_BEGIN + r"[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}" + _END, "?"),
     (_BEGIN + r"(tsk|lse|lsg|rpl|bat|wfl|act)_[0-9a-z_]+", "?"),

@@ -111,17 +111,6 @@ def test_the_audit_says_who_changed_what(cli: Cli) -> None:
 # ----------------------------------------------------------------------------------------- stats
 
 
-def test_a_list_is_narrowed_by_a_query(cli: Cli) -> None:
-    cli("queue", "create", "news")
-    cli("queue", "pause", "news")
-
-    ran = cli("queue", "list", "--query", "paused:yes", "--json")
-    wrong = cli("queue", "list", "--query", "quue:mail")
-
-    assert [row["name"] for row in ran.json] == ["news"]
-    assert (wrong.code, "at character 1: quue is no key" in wrong.error) == (2, True)
-
-
 def test_watched_counts_are_a_line_for_a_program_each_time(cli: Cli) -> None:
     words = ("stats", "mail", "--watch", "--interval", "1ms", "--looks", "3")
 

@@ -1,4 +1,4 @@
-"""Search all queues of a caller, one after the other, in steps of a few seconds.
+"""Search all queues of a caller, one after the other, in short steps.
 
 A step reads at most a few thousand tasks, so its memory does not depend on the size of a queue, and
 it ends long before API Gateway gives up.  The cursor says in which queue the next step continues.
@@ -17,7 +17,7 @@ from headrace.ops.shared.service_part import ServicePart
 _QUEUES: Final = 100  # read at once
 _COUNTED: Final = 1_000  # queues; with more of them the number is not known
 _READ: Final = 50
-_LOOKS_FOR: Final = timedelta(seconds=2)
+_LOOKS_FOR: Final = timedelta(milliseconds=300)
 _LOOKS_AT: Final = 2_000  # tasks of a queue in one step
 _ENTRIES: Final = 20_000  # the same, where only ids are compared
 

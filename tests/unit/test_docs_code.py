@@ -11,8 +11,11 @@ import pytest
 from cryptography.fernet import Fernet
 from prometheus_client import REGISTRY
 
+from benchmarks.bill import OFFLOAD_BYTES
+from headrace import RetryStrategy
 from headrace.client.worker import settings
 from headrace.client.worker.settings import WorkerSettings
+from headrace.domain.queue_settings import PrioritySettings, QueueSettings
 from headrace.testing import inline
 from tests.documented_lines import FENCE, PAGES
 
@@ -105,3 +108,24 @@ def test_the_defaults_of_a_worker_are_listed() -> None:
     assert named["concurrency"].startswith(f"{settings.THREADS},")
     assert named["shutdown_timeout"] == f"{defaults.shutdown_timeout:g}"
     assert named["child_start_timeout"] == f"{defaults.child_start_timeout:g}"
+
+
+_MINUTES, _DAYS = 60, 86_400
+QUEUE = QueueSettings()
+RETRY = QUEUE.retry_strategy
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("retries", f"{RETRY.max_retries} retries after {RETRY.base_seconds} s"),
+        ("retries", f"`max_retries=` ({RetryStrategy().max_retries})"),
+        ("retries", f"`jitter=` ({RETRY.jitter},"),
+        ("workers", f"({QUEUE.keepalive_timeout_in_seconds} s by default)"),
+        ("large-payloads", f"{OFFLOAD_BYTES // 1024} KiB ({OFFLOAD_BYTES})"),
+        ("priorities", f"aging_in_seconds={PrioritySettings().aging_in_seconds // _MINUTES}m"),
+        ("failed-tasks", f"dead after {QUEUE.expires_in_seconds // _DAYS} days"),
+    ],
+)
+def test_defaults_that_guides_name_are_those_of_the_code(page: str, text: str) -> None:
+    assert text in (ROOT / "docs" / "how-to" / f"{page}.md").read_text()

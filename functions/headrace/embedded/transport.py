@@ -104,13 +104,10 @@ def _is_running(response: EmbeddedAnswer) -> bool:
 
 
 _IN_PATHS: Final = "/%:@!$&'()*+,;=~"  # that is left as it is; the rest of a path comes quoted
-_PLAIN_PATH: Final = re.compile(rf"[\w.\-{re.escape(_IN_PATHS)}]*", re.ASCII)
 
 
 def _path_and_query(url: str, params: Mapping[str, str] | None) -> tuple[str, str]:
     """Return the two of *url*, a path that may have a query; *params* replace that."""
-    if _PLAIN_PATH.fullmatch(url):  # as nearly always
-        return url, urlencode(params) if params else ""
     path, _, query = url.partition("#")[0].partition("?")
     return quote(path, safe=_IN_PATHS), urlencode(params) if params else query
 

@@ -196,7 +196,7 @@
   }
 
   function flash(element) {
-    if (!element.closest("td, tbody tr, .tabs, .figures, .trouble, .group-count")) return;
+    if (!element.closest("td, tbody tr, .tabs, .figures, .trouble")) return;
     if (element.closest("time, .age")) return; // they change by themselves
     element.classList.add("changed");
     setTimeout(() => element.classList.remove("changed"), 2000);

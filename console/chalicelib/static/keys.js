@@ -20,7 +20,7 @@
   const ways = "a.call, .id a, th[scope=row] a, a";
 
   function rows() {
-    const all = document.querySelectorAll("main table tbody tr, main li.group");
+    const all = document.querySelectorAll("main table tbody tr");
     return [...all].filter((row) => row.querySelector(ways) && row.checkVisibility());
   }
 

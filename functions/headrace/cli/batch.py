@@ -116,7 +116,7 @@ def delete(session: CliSession, id: str, *, yes: bool) -> None:
 
 
 def _steps(id: str, found: BatchSteps) -> None:
-    """Print a row for each step, and what is not shown."""
+    """Print a row for each step, and the commands that show the others."""
     names = {step.task_id: step.name or step.task_id for step in found.steps}
 
     def after(step: BatchStep) -> str:

@@ -1,4 +1,4 @@
-"""The grammar of queries: terms, their values, and what joins them.
+"""The grammar of queries: terms, their values, and the operators.
 
 Terms stand beside each other, and all of them must hold.  ``OR`` stands between two terms of which
 one is enough; it binds closer than the space.  A minus or ``NOT`` before a term excludes it.
@@ -64,7 +64,7 @@ class QueryText(Generic[T]):
         raise NotImplementedError
 
     def groups(self) -> Iterator[list[QueryTerm[T]]]:
-        """Yield the terms; those that OR joins come together."""
+        """Yield the terms in groups: the alternatives of an OR, or one term."""
         group: list[QueryTerm[T]] = []
         joins = True
         while self.more():

@@ -99,8 +99,9 @@ _TIME: Final = "by the time of its state: the due time, the first end of the lea
 _QUERY: Final = (
     "The filter in the language of the console's search boxes, and more: `state:dead "
     'tag:tenant=acme tag:"a b"="c=d" error:Timeout payload.order:77 id:tsk_01 attempts:2 '
-    "task:mail.send version:2.1 worker:w1 group:acme priority:high fingerprint:0123456789abcdef "
-    "after:1h before:2026-11-21T08:00Z`. A task must match all terms, and all other filters; a "
+    "payload:acme task:mail.send version:2.1 worker:w1 group:acme priority:high "
+    "fingerprint:0123456789abcdef after:1h before:2026-11-21T08:00Z`. A task must match all "
+    "terms, and all other filters; a "
     "condition may not be given twice. `a OR b` matches either term, `-a` excludes one. Only keys "
     "that may see payloads can compare payloads."
 )

@@ -24,7 +24,7 @@ _ENTRIES: Final = 20_000  # the same, where only ids are compared
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """What one step found, and how far the search is: queues done, tasks read and found so far.
+    """The tasks that one step found, and the numbers of queues done, tasks read and tasks found.
 
     ``queues`` is None if the number is not known.  Without a ``cursor`` the search is over; ids
     that are known are found in one step, which shows only the first of them.

@@ -131,20 +131,6 @@ def test_a_move_asks_where_to_and_says_what_is_wrong(mail: Browser) -> None:
     assert {mail.task(one).queue for one in ids} == {"archive"}
 
 
-@pytest.mark.parametrize("seen", ["", "forged", "other"])
-def test_a_confirmation_that_is_not_of_this_set_is_refused(mail: Browser, seen: str) -> None:
-    kill(mail, 6)
-    confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")
-    if seen == "other":
-        other = look(mail, "/console/queues/mail?state=DEAD", "delete")
-        seen = other.page.one("input", name="seen").attributes["value"]
-    refused = decide(mail, confirm, "all", seen=seen)
-
-    assert refused.status == 403
-    assert "this confirmation is not of this set" in refused.text.lower()
-    assert mail.count("mail", State.DEAD) == 6
-
-
 def test_a_look_of_an_hour_ago_is_too_old_to_act_on(mail: Browser) -> None:
     kill(mail, 6)
     confirm = look(mail, "/console/queues/mail?state=DEAD", "restart")

@@ -1,17 +1,15 @@
 """The page of an action on many tasks: what it finds, its confirmation, its progress, its end.
 
 Ticked tasks and all tasks that match a query begin the same action: the service finds the tasks and
-keeps them (``headrace.ops.operators.actions``), the operator confirms exactly these, and the
-service changes them.  A confirmation is signed: it holds for one session and one set as it was
-shown, for an hour.
+keeps them (``headrace.ops.operators.actions``), the operator confirms exactly these within an
+hour, and the service changes them.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 from headrace.domain.access import Permission
 from headrace.domain.errors import (
@@ -44,7 +42,6 @@ from .task_list import TaskQuery
 FEW: Final = 5
 LASTS: Final = timedelta(hours=1)
 REFRESH_SECONDS: Final = 2
-_SEEN: Final = "seen"
 _WORDS: Final = {
     ActionStatus.LOOKING: "finding tasks",
     ActionStatus.RUNNING: "running",
@@ -145,7 +142,9 @@ def steer(context: RequestContext) -> Reply:
 
 def _confirm(context: RequestContext, found: Action, wanted: str) -> Reply:
     """Begin the action on the tasks that were *found*, or on a few; lead back if it is over."""
-    _check_seal(context, found)
+    if context.now > found.as_of + LASTS:
+        lasts = formatting.duration(LASTS.total_seconds())
+        raise Conflict(f"this selection is over {lasts} old: run it again, and confirm the new one")
     target = context.request.given("to_queue").strip()
     if target and not context.allows(Permission.OPERATE, target):
         raise Forbidden(f"this key is not for queue {target}")
@@ -171,28 +170,6 @@ def _confirm(context: RequestContext, found: Action, wanted: str) -> Reply:
 
 def _named(context: RequestContext) -> Action:
     return context.use.actions.get(context.request.names["id"], dry_run=True)
-
-
-def _seal(context: RequestContext, found: Action) -> list[Any]:
-    """Return the state that a confirmation signs; it must not have changed since it was shown."""
-    fields = repr(sorted(found.where.fields().items()))
-    return [
-        found.id,
-        found.action.value,
-        list(found.queues),
-        sha256(fields.encode("utf-8", "surrogatepass")).hexdigest(),
-        found.found,
-        context.session.nonce if context.session else "",
-    ]
-
-
-def _check_seal(context: RequestContext, found: Action) -> None:
-    """Raise Forbidden for a confirmation that is not of this set, Conflict for one too old."""
-    if context.signing.read(_SEEN, context.request.given(_SEEN)) != _seal(context, found):
-        raise Forbidden("this confirmation is not of this set of tasks: open its page again")
-    if context.now > found.as_of + LASTS:
-        lasts = formatting.duration(LASTS.total_seconds())
-        raise Conflict(f"this selection is over {lasts} old: run it again, and confirm the new one")
 
 
 # -- before the confirmation -----------------------------------------------------------------------
@@ -288,11 +265,9 @@ def _decision(
         given = context.request.given("reason")
         moves = target_fields(context, action, found.queues[0], target)
         fields = (*moves, why_field(given, wrong.get("reason", "")))
-    seal = Hidden(_SEEN, context.signing.write(_SEEN, _seal(context, found)))
     up = _way(context, found)[-1]
     return Confirm(
         action=context.url(urls.ACTION, id=found.id),
-        hidden=(seal,) if asks else (),
         fields=fields,
         choices=_choices(found, action, old=old),
         back=Link(f"Back to {up.text}" if old else action.otherwise, context.back or up.url),

@@ -169,6 +169,10 @@ def test_a_target_is_shown_with_its_answers_and_that_it_backs_off(admin: Browser
     assert seat.take(counts.notes(limit, 1.0))
     told = "Backing off: target answered 503; 5 of 10 slots, +1 each second."
     assert told in admin.get("/console/queues/hooks").body
+    home = admin.get("/console")
+    said = "backing off 0 ready, target answered 503; 5 of 10 slots, +1 each second"
+    assert said in troubles(home)["hooks"]
+    assert "backing off" in home.page.one("table", class_="queues").text
     body = admin.get("/console/queues/hooks?tab=settings").body
     assert "https://example.com/tasks" in body
     assert "200: 1, 503: 1" in body

@@ -19,7 +19,7 @@ from ..routes import Redirect, Reply, routes
 from . import action_pages, charting, queue_actions, queue_facts, schedules, spans, task_list
 from .columns import Column, Columns, table
 from .navigation import crumbs
-from .queues import alerts_of, limits_of, pause_of, waiting
+from .queues import alerts_of, backing_off, limits_of, pause_of, waiting
 from .search_box import search_box
 from .task_list import TaskQuery
 
@@ -87,7 +87,7 @@ def _tasks(context: RequestContext, queue: Queue) -> Reply:
         },
         figures=tuple(_figures(queue, stats)),
         charts=charting.drawn(context, stats, on_duty, wanted.query()),
-        backing_off=_backing_off(context, queue),
+        backing_off=backing_off(context, [queue]).get(queue.name),
         silent=stats.counts[Status.READY] > 0
         and on_duty.silent(queue, stats.rates.dequeued, context.now),
         workers=_workers(context, queue, on_duty) if lists else None,
@@ -147,16 +147,6 @@ def _figures(queue: Queue, stats: QueueStats) -> Iterator[Fact]:
             yield Fact(name, f"{formatting.rate(value)}/s")
     if limits := limits_of(queue):
         yield Fact("Limits", limits)
-
-
-def _backing_off(context: RequestContext, queue: Queue) -> str:
-    push = context.use.push_targets.status(queue)
-    if push is None or not push.busy:
-        return ""
-    return (
-        f"Backing off: target answered {push.busy}; {push.allowed} of {push.most} slots, "
-        "+1 each second. No attempt is used."
-    )
 
 
 # -- other tabs ------------------------------------------------------------------------------------

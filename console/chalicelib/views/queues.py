@@ -1,6 +1,6 @@
 """All queues at a glance, and the form that creates one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -78,18 +78,19 @@ def show(context: RequestContext) -> Reply:
     )
     seen = context.use.stats.overview(page.shown, each)
     on_duty, glances = context.use.listening.on_duty_lately(), seen.queues
+    pushes = backing_off(context, page.shown)
     troubles = worst_first(
         (
             Trouble(queue.name, context.url(urls.QUEUE, queue=queue.name), found),
             glances[queue.name].counts[Status.READY],
         )
         for queue in page.shown
-        if (found := _reasons(queue, glances[queue.name], on_duty, context.now))
+        if (found := _reasons(queue, glances[queue.name], on_duty, context.now, pushes))
     )
     troubles, snoozed = without_snoozed(context, troubles)
     troubles = [*_stalled_workflows(context), *troubles]
     left = len(troubles) - _TROUBLES if context.request.param(_ALL) != "all" else 0
-    columns = _columns(context, glances, on_duty)
+    columns = _columns(context, glances, on_duty, pushes)
     return Page(
         "queues.html",
         title="Queues",
@@ -113,14 +114,27 @@ def show(context: RequestContext) -> Reply:
 
 
 def _reasons(
-    queue: Queue, glance: Glance, on_duty: "OnDuty", now: datetime
+    queue: Queue, glance: Glance, on_duty: "OnDuty", now: datetime, pushes: Mapping[str, str]
 ) -> tuple[TroubleReason, ...]:
     alerts = alerts_of(glance.alerts, glance.age_of_oldest_ready)
-    return reasons_of(queue, glance, on_duty, alerts, now)
+    return reasons_of(queue, glance, on_duty, alerts, now, pushes.get(queue.name, ""))
+
+
+def backing_off(context: RequestContext, queues: Iterable[Queue]) -> dict[str, str]:
+    """Return why targets of *queues* get fewer requests, by queue; only of those that do."""
+    found = {}
+    for queue in queues:
+        push = context.use.push_targets.status(queue)
+        if push is not None and push.busy:
+            found[queue.name] = push.backing_off
+    return found
 
 
 def _columns(
-    context: RequestContext, glances: Mapping[str, Glance], on_duty: "OnDuty"
+    context: RequestContext,
+    glances: Mapping[str, Glance],
+    on_duty: "OnDuty",
+    pushes: Mapping[str, str],
 ) -> Columns[Queue]:
     def of(queue: Queue) -> Glance:
         return glances[queue.name]
@@ -130,6 +144,7 @@ def _columns(
         return (
             Link(queue.name, context.url(urls.QUEUE, queue=queue.name)),
             *_notes(queue, glance, on_duty, context.now),
+            Note("backing off", "warn") if queue.name in pushes else None,
             Note(limits) if (limits := limits_of(queue)) else None,
         )
 

@@ -31,7 +31,8 @@ class Rank(IntEnum):
     LATE = 3
     ALERT = 4
     PAUSED = 5
-    SLOW = 6
+    BACKING_OFF = 6
+    SLOW = 7
 
     @property
     def key(self) -> str:
@@ -41,7 +42,7 @@ class Rank(IntEnum):
     @property
     def word(self) -> str:
         """The kind for people."""
-        return "no workers" if self is Rank.SILENT else self.key
+        return "no workers" if self is Rank.SILENT else self.key.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,14 @@ def worst_first(troubles: Iterable[tuple[Trouble, int]]) -> list[Trouble]:
 
 
 def reasons_of(
-    queue: Queue, glance: Glance, on_duty: OnDuty, alerts: Sequence[AlertNote], now: datetime
+    queue: Queue,
+    glance: Glance,
+    on_duty: OnDuty,
+    alerts: Sequence[AlertNote],
+    now: datetime,
+    backing_off: str,
 ) -> tuple[TroubleReason, ...]:
-    """Return the incidents of *queue*, the worst first."""
+    """Return the incidents of *queue*, the worst first; *backing_off* is why its target does."""
     ready, oldest = glance.counts[Status.READY], glance.age_of_oldest_ready or 0.0
     waiting = f"{formatting.number(ready)} ready"
     found = []
@@ -119,6 +125,8 @@ def reasons_of(
         busy = f"; {workers.busy_words(ready - 1)} for all" if workers.all_busy else ""
         text = f"{long}{_delta(glance.grown)}{busy}"
         found.append(TroubleReason(Rank.LATE if oldest > RED else Rank.SLOW, text))
+    if backing_off:
+        found.append(TroubleReason(Rank.BACKING_OFF, f"{waiting}, {backing_off}"))
     if (failing := glance.failing) is not None:
         usual = "" if failing.usual is None else f", {_percent(failing.usual)} usually"
         failed = formatting.number(failing.failed)

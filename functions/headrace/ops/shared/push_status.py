@@ -95,6 +95,12 @@ class PushStatus:
     allowed: int = 0
     most: int = 0
 
+    @property
+    def backing_off(self) -> str:
+        """Why the target gets fewer requests, and how many; empty if it gets all."""
+        slots = f"{self.allowed} of {self.most} slots, +1 each second"
+        return f"target answered {self.busy}; {slots}" if self.busy else ""
+
 
 def status_of(store: Store, queue: str, target: Target, now: datetime) -> PushStatus:
     """Return how *target* of *queue* is doing; percentiles are those of the slowest dispatcher."""

@@ -102,11 +102,8 @@ class Explain(ServicePart):
         if target is not None:
             doing = status_of(self.store, queue.name, target, now)
             if doing.busy:
-                detail = (
-                    f"the target answered {doing.busy}: {doing.allowed} of {doing.most} slots"
-                    " are open, and one more each second"
-                )
-                reasons.append(NotRunningReason(ReasonCode.TARGET_BACKING_OFF, detail))
+                code = ReasonCode.TARGET_BACKING_OFF
+                reasons.append(NotRunningReason(code, doing.backing_off))
         return reasons
 
     def _behind(self, task: Task, queue: Queue, now: datetime) -> tuple[int, str]:

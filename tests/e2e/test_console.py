@@ -57,7 +57,7 @@ class Visitor:
 
 
 PAGES = (
-    *("", "/activity", "/batches", "/batches/e2e-batch", "/create-key", "/create-queue"),
+    *("", "/activity", "/create-key", "/create-queue", "/workflows", "/workflows/e2e-batch"),
     *("/create-schedule", "/errors", "/keys", "/pipelines", "/proof", "/queues/e2e.console"),
     *("/queues/e2e.console/delete", "/queues/e2e.console/purge", "/queues/e2e.console/settings"),
     *("/queues/e2e.console/schedules/nightly", "/schedules", "/tasks/e2e-task", "/workers"),

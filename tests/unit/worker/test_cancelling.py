@@ -1,5 +1,6 @@
 """A worker whose task is cancelled: its handler is stopped, and nothing is reported."""
 
+import threading
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import App, Cancelled, Client, Context, Worker
+from headrace.client.worker.inflight import Interruption
+from headrace.client.worker.run import ThreadAttempt
 from headrace.domain.task import State
 from infra.launch import launched
 from tests.unit.worker.worker_harness import BLOCK, SOON, WorkerHarness
@@ -150,3 +153,20 @@ def test_a_worker_that_stops_does_not_release_a_cancelled_task(harness: WorkerHa
     harness.stop()
 
     assert harness.client.get_task(task).dead_reason == "cancelled"
+
+
+def test_a_thread_under_a_profiler_runs_after_an_interruption() -> None:
+    attempt = ThreadAttempt()
+    with pytest.raises(Cancelled):
+        attempt.interrupt(Interruption.CANCELLED)
+    attempt.ended()
+
+    threading.setprofile(lambda *_: None)
+    try:
+        thread = Thread(target=time.sleep, args=[0], daemon=True)
+        thread.start()
+    finally:
+        threading.setprofile(None)
+    thread.join(SOON)
+
+    assert not thread.is_alive()

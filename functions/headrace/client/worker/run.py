@@ -38,6 +38,10 @@ class LeaseOver(LeaseLost):
         super().__init__(detail)
 
 
+class _TakenBack(BaseException):
+    """Takes the place of what was thrown into a handler that has ended."""
+
+
 THROWN: Final[dict[Interruption, type[BaseException]]] = {
     Interruption.SOFT_LIMIT: SoftTimeLimit,
     Interruption.HARD_LIMIT: HardTimeLimit,
@@ -130,9 +134,18 @@ class ThreadAttempt(RunningHandler):
         _set_async_exc(ctypes.c_ulong(self._thread), ctypes.py_object(THROWN[why]))
 
     def ended(self) -> None:
-        """Take back what was thrown and has not arrived."""
+        """Take back what was thrown and has not arrived, in the thread of the handler.
+
+        This throws in its place: CPython 3.11 would go on looking for what is only taken back, and
+        a thread under a profiler or debugger would never begin.
+        """
         if self._thrown:
-            _set_async_exc(ctypes.c_ulong(self._thread), None)
+            try:
+                _set_async_exc(ctypes.c_ulong(self._thread), ctypes.py_object(_TakenBack))
+                for _ in range(10):  # it arrives between two of these
+                    pass
+            except _TakenBack:
+                self._thrown = False
 
 
 class Threads:

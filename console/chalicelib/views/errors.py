@@ -21,7 +21,6 @@ from headrace.ops.shared.versions import WorkerVersion
 
 from .. import charts, formatting, urls
 from ..cells import Cell, Clip, Code, Dim, Lines, Note, Tag
-from ..forms import number_of_ours
 from ..pages import Page
 from ..parts import Choice, Confirm, Empty, Hidden
 from ..request_context import BACK, RequestContext
@@ -34,7 +33,7 @@ from .list_search import SORT, ListSearch
 from .navigation import queue_link, task_url
 from .search_box import list_box
 
-_SECTIONS: Final = 50  # of a page
+_SECTIONS: Final = 200  # of a page
 _SAMPLED: Final = 200  # messages whose function is looked up
 _QUEUES: Final = 2  # that a row names
 _UNCOUNTED: Final = 12
@@ -99,13 +98,12 @@ def show(context: RequestContext) -> Reply:
     sections = _sections(lines)
     ranked = columns.ordered(order, [one.whole for one in sections], sort)
     by_whole = {id(one.whole): one for one in sections}
-    begin = number_of_ours(context.cursor or "", 0)
-    some = [by_whole[id(whole)] for whole in ranked[begin : begin + _SECTIONS]]
+    some = [by_whole[id(whole)] for whole in ranked[:_SECTIONS]]
     rows = [row for one in some for row in one.rows(order, sort)]
     heads = columns.headings(
         order, sort, _USUAL, whole=True, url=lambda to: wanted.url(**{SORT: to})
     )
-    after = begin + _SECTIONS
+    more = formatting.number(len(sections) - len(some))
     return Page(
         "list.html",
         title="Errors",
@@ -114,8 +112,7 @@ def show(context: RequestContext) -> Reply:
         table=columns.table("errors", order, rows, heads),
         pager=replace(
             wanted.pager(len(some)),
-            next=wanted.url(cursor=after) if after < len(sections) else None,
-            note="",
+            note=f"{more} more: narrow them by a query" if len(some) < len(sections) else "",
         ),
         empty=wanted.empty(_NONE),
         summary=_summary(lines),

@@ -427,6 +427,12 @@ def the_recorder(of: Stories) -> None:
         world.say(task, "SUCCEEDED")
     of.here.use.recording.record(SHARD, stream.taken())
     assert len(world.take("told", 9)) == 3
+    world.use.task_batches.create({}, batch_id="stalls", total=2)
+    (failing,) = world.put(queue, batches=("stalls",))
+    world.say(world.one(queue), "FAILED", retryable=False)
+    of.here.use.recording.record(SHARD, stream.taken())
+    world.use.bulk.by_ids(queue, BulkAction.RESTART, [failing])
+    of.here.use.recording.record(SHARD, stream.taken())
     world.put(world.queue("indexed", indexed_fields=("tag:a",)), tags={"a": "1"})
     of.clock.forward(31)
     of.here.use.recording.record(SHARD, stream.taken())

@@ -233,6 +233,7 @@ def an_operator(past: Past) -> None:
     client.recount_queue("mail")
     list(client.list_tasks("mail", payload=True))
     client.count_tasks("mail", tags={"a": "b"})
+    client.count_tasks("mail", query="version:1")
     for task_id in ids:
         client.explain_task(task_id)
     client.enqueue("mail", 1)

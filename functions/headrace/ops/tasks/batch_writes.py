@@ -196,17 +196,25 @@ class BatchWrites(ServicePart):
     ) -> None:
         """Count *delta* of a *version* of a recorder's *buffer*; a repetition changes nothing.
 
-        A delta of a batch that was removed is dropped, even if another batch has its id.  Raises
-        Unavailable after too many conflicts.
+        A delta of a batch that was removed is dropped, even if another batch has its id.  A mark
+        names the batch while it is stuck.  Raises Unavailable after too many conflicts.
         """
+        was_stuck = False
 
         def counted(batch: TaskBatch) -> TaskBatch | None:
+            nonlocal was_stuck
+            was_stuck = batch.stuck
             if batch.key != key:
                 return batch
             changed = batch.with_delta(delta, buffer=buffer, version=version, at=at)
             return batch if changed is batch else self.names.fitting(changed, delta)
 
         batch = self.change(_id_of(key), counted)
+        if batch is not None and batch.stuck:
+            mark = Record(batch_records.STALLED, batch.id, {}, expires_at=batch.expires_at)
+            self.store.renew_record(mark)
+        elif batch is not None and was_stuck:
+            self.store.drop_record(batch_records.STALLED, batch.id)
         if batch is None or batch.key != key or batch.failure_known:
             note(self._failure_known, key, 1)
 
@@ -266,8 +274,6 @@ class BatchWrites(ServicePart):
                 return batch
             written = self._write(replace(changed, version=batch.version + 1), batch.version)
             if written is not None:
-                if batch.stuck and not written.stuck:
-                    self.store.drop_record(batch_records.STALLED, batch.id)
                 return written
         raise Unavailable("too many others count this batch at once")
 
@@ -299,9 +305,6 @@ class BatchWrites(ServicePart):
         batch = replace(batch, fired={**batch.fired, **fired})
         new = [birth for birth in births.values() if birth is not None]
         record = batch_records.to_record(batch)
-        if batch.stuck:  # before it: a reader of this name looks at the batch
-            mark = Record(batch_records.STALLED, batch.id, {}, expires_at=batch.expires_at)
-            self.store.renew_record(mark)
         if new:
             made = self.store.put_records([(record, replaces)], tasks=new)
         else:

@@ -183,7 +183,6 @@ class BatchOperations(ServicePart):
         """Forget a batch and its callbacks; its members stay.  Raises NotFound."""
         batch = self.get(batch_id)
         self.store.drop_record(batch_records.KIND, batch_id)
-        self.store.drop_record(batch_records.STALLED, batch_id)
         for event in batch.on:
             name = batch_records.callback_name(batch, event)
             self.store.drop_record(batch_records.CALLBACKS, name)

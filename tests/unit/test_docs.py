@@ -38,13 +38,18 @@ def headings(document: Path) -> set[str]:
 
 def test_every_link_within_the_documents_leads_to_a_heading_that_exists() -> None:
     anchored = 0
-    for document in filter(Path.exists, PAGES):
+    for document in filter(Path.exists, [*PAGES, ROOT / "CHANGELOG.md"]):
         for target, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", prose(document)):
             page = (document.parent / target).resolve() if target else document
             assert page.exists(), f"{document.name}: {target}"
             assert anchor in headings(page), f"{document.name}: {target}#{anchor}"
             anchored += 1
     assert anchored > 50
+
+
+def test_no_page_has_a_diagram_that_the_site_fetches_code_for() -> None:
+    for page in (ROOT / "docs").glob("**/*.md"):
+        assert "```mermaid" not in page.read_text(), page.name
 
 
 def test_a_page_has_at_most_1500_words() -> None:

@@ -2,7 +2,7 @@
 
 Every rule about which transition is legal, who may make it, its condition on the lease and its
 effect on the clock are in ``LIFECYCLE``.  The planner turns a row into a conditional change, the
-stores turn the change into a write, the API names a refusal from it, the diagram in
+stores turn the change into a write, the API names a refusal from it, the table in
 docs/reference/lifecycle.md is printed from it (``python -m headrace.domain.lifecycle``) and the
 tests walk all of it.
 
@@ -166,17 +166,6 @@ def rule(
     raise LookupError(message)
 
 
-def diagram() -> str:
-    """Return the table as a Mermaid state diagram."""
-    arrows = [
-        f"    {row.source or '[*]'} --> {row.target}: {row.action}"
-        for row in LIFECYCLE
-        # From everywhere: one sentence says more than eight arrows.
-        if row.action not in (Action.DELETE, Action.PURGE)
-    ]
-    return "\n".join(("stateDiagram-v2", *dict.fromkeys(arrows)))  # one arrow for all actors
-
-
 def table() -> str:
     """Return the table in Markdown."""
     lines = [
@@ -193,4 +182,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    print(f"{diagram()}\n\n{table()}")  # noqa: T201  this is the command that prints the docs
+    print(table())  # noqa: T201  this is the command that prints the docs

@@ -2,12 +2,7 @@
 
 from pathlib import Path
 
-from headrace.domain.lifecycle import (
-    LIFECYCLE,
-    Action,
-    diagram,
-    table,
-)
+from headrace.domain.lifecycle import LIFECYCLE, Action, table
 from headrace.domain.task import SHOWN_STATES, State
 from tests.unit.domain.test_lifecycle_acts import (
     DEAD,
@@ -53,8 +48,7 @@ def test_the_table_holds_the_moves_of_the_contract_and_no_others() -> None:
 # -- what is printed ----------------------------------------------------------------------------
 
 
-def test_the_documentation_shows_the_diagram_and_the_table() -> None:
+def test_the_documentation_shows_the_table() -> None:
     page = (ROOT / "docs" / "reference" / "lifecycle.md").read_text(encoding="utf-8")
 
-    assert f"\n```mermaid\n{diagram()}\n```\n" in page
     assert f"\n\n{table()}\n\n" in page

@@ -36,7 +36,7 @@ class Client(ClientMethods):
         key: an API key.
         timeout: seconds that one try of one call may take.
         codec: encodes payloads, results and progress.
-        retries: tries after the first, after growing random waits of up to ten seconds.
+        retries: tries after the first (6), after growing random waits of up to ten seconds.
         transport: replaces the network, in tests.
         sleep: waits between tries, in tests.
 

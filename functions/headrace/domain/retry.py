@@ -44,7 +44,7 @@ class RetryStrategy:
         Seconds,
         setting(
             "Longest wait",
-            "No wait between two attempts is longer.",
+            "The longest wait, before jitter.",
             limits.RETRY_DELAY_SECONDS,
             short="max_delay",
         ),

@@ -80,13 +80,16 @@ def _sides(name: str, kind: Type, says: str) -> tuple[LakeColumn, LakeColumn]:
 CHANGES: Final = Table(
     "changes",
     ("task_id", "created_at", "version"),
-    "Every write of every task. What is null on one side: the task was not there.",
+    "Every write of every task. Columns `…_from` are null if the write created the task, and "
+    "`…_to` if it removed the task.",
     (
         *_LIFE,
         LakeColumn("version", "bigint", "1 for the first write; a removal counts as one"),
         LakeColumn("move", "string", "what happened, in the lifecycle's words, or forget"),
-        LakeColumn("at", "timestamp", "when, by the service's clock; else as recorded_at"),
-        LakeColumn("recorded_at", "timestamp", "when the stream saw it, to the second"),
+        LakeColumn(
+            "at", "timestamp", "when it happened, by the service's clock; else as recorded_at"
+        ),
+        LakeColumn("recorded_at", "timestamp", "when the stream recorded it, to the second"),
         *_sides("queue", "string", "the queue"),
         *_sides("state", "string", "the stored state"),
         *_sides("due", "timestamp", "due time"),
@@ -97,7 +100,7 @@ CHANGES: Final = Table(
         *_sides("lease_end", "timestamp", "end of its lease"),
         LakeColumn("settled", "string", "digest of the lease whose report last took effect"),
         LakeColumn("lease_group", "string", "digest of the group that its lease is under"),
-        LakeColumn("worker", "string", "who had or has it"),
+        LakeColumn("worker", "string", "the worker that has or had it"),
         LakeColumn("started_at", "timestamp", "when that delivery began"),
         LakeColumn("finished_at", "timestamp", "when it succeeded or died"),
         LakeColumn("expires_at", "timestamp", "when it expires if no worker takes it"),
@@ -121,7 +124,7 @@ CHANGES: Final = Table(
             for field in REPLAYED
         ),
         LakeColumn(
-            "shard", "string", "of the stream; export-… where it is known from an export only"
+            "shard", "string", "shard of the stream; export-… if only an export has the change"
         ),
         LakeColumn("sequence", "string", "its number in that shard"),
         _DAY,
@@ -141,7 +144,7 @@ ATTEMPTS: Final = Table(
         LakeColumn(
             "attempt", "int", "which delivery in this queue; a released one is counted again"
         ),
-        LakeColumn("worker", "string", "who had it"),
+        LakeColumn("worker", "string", "the worker that had it"),
         LakeColumn("lease", "string", "digest of its lease"),
         LakeColumn("ready_at", "timestamp", "when it was due"),
         LakeColumn("started_at", "timestamp", "when it was delivered"),
@@ -164,7 +167,7 @@ ATTEMPTS: Final = Table(
 TASKS: Final = Table(
     "tasks",
     ("task_id", "created_at", "version"),
-    "The life of a task in one queue, when it is over: done, dead, moved on or gone.",
+    "One row for each stay of a task in a queue, when the stay has ended.",
     (
         *_LIFE,
         LakeColumn("version", "bigint", "of the change that ended it"),
@@ -172,8 +175,10 @@ TASKS: Final = Table(
         LakeColumn("hop", "int", "queues left before, 50 at most"),
         LakeColumn("outcome", "string", "succeeded, dead, moved, cancelled or deleted"),
         LakeColumn("enqueued_at", "timestamp", "when it entered the queue"),
-        LakeColumn("started_at", "timestamp", "its latest delivery, if that ended it"),
-        LakeColumn("ended_at", "timestamp", "when it was over"),
+        LakeColumn(
+            "started_at", "timestamp", "its latest delivery, if that delivery ended the stay"
+        ),
+        LakeColumn("ended_at", "timestamp", "when the stay ended"),
         LakeColumn("total_micros", "bigint", "microseconds from enqueued to ended"),
         LakeColumn("attempts", "int", "deliveries counted"),
         LakeColumn("dead_reason", "string", "rejected, exhausted, expired or cancelled"),
@@ -195,11 +200,11 @@ COUNTS: Final = (
     LakeColumn("lapsed", "bigint", "leases that lapsed"),
     LakeColumn("released", "bigint", "released deliveries"),
     LakeColumn("moved", "bigint", "deliveries that ended in a move to another queue"),
-    LakeColumn("dead", "bigint", "given up"),
+    LakeColumn("dead", "bigint", "tasks that died"),
     LakeColumn("cancelled", "bigint", "cancelled, waiting or in flight"),
     LakeColumn("deleted", "bigint", "removed by hand"),
-    LakeColumn("waiting_change", "bigint", "by how much the number waiting changed"),
-    LakeColumn("inflight_change", "bigint", "by how much the number in flight changed"),
+    LakeColumn("waiting_change", "bigint", "change of the number of waiting tasks"),
+    LakeColumn("inflight_change", "bigint", "change of the number of tasks in flight"),
 )
 
 QUEUE_MINUTES: Final = Table(
@@ -215,7 +220,7 @@ QUEUE_MINUTES: Final = Table(
         LakeColumn(
             "oldest_ready_micros",
             "bigint",
-            "microseconds the longest-due task waited at its end",
+            "microseconds that the oldest due task had waited at its end",
         ),
         LakeColumn("wait", "map<int,bigint>", "deliveries by bucket of their wait"),
         LakeColumn("run", "map<int,bigint>", "ended deliveries by bucket of their run"),
@@ -231,11 +236,11 @@ QUEUE_MINUTES: Final = Table(
 FAILURES: Final = Table(
     "failures",
     ("queue", "hour", "fingerprint"),
-    "Failed attempts, alike by type and message without its numbers and names.",
+    "Failed attempts, grouped by type and by message without numbers and names.",
     (
         LakeColumn("queue", "string", "the queue"),
         LakeColumn("hour", "timestamp", "its beginning"),
-        LakeColumn("fingerprint", "string", "16 digits that are the same for errors alike"),
+        LakeColumn("fingerprint", "string", "16 digits that are the same for similar errors"),
         LakeColumn("error_type", "string", "their type"),
         LakeColumn("sample", "string", "the message of the first"),
         LakeColumn("n", "bigint", "how many"),

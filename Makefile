@@ -46,7 +46,7 @@ test-generators: .venv/.ready .venv-tools/.ready tests/generators/node_modules/.
 test-peers: .venv/.ready .venv-tools/.ready benchmarks/peers/node_modules/.ready ## Run what the coming-from pages show of other queues
 	@PEERS_PYTHON=.venv-tools/bin/python $(PY) -m pytest -rs tests/peers $(ARGS)
 test-spark: .venv-spark/.ready $(engine) ## Run the tests of the data pipeline on Spark (some minutes)
-	@$(SPARK_PY) -m pytest tests/pipeline -m "not slow" $(ARGS)
+	@$(SPARK_PY) -m pytest -n 2 --dist loadfile tests/pipeline -m "not slow" $(ARGS)
 test-spark-slow: .venv-spark/.ready $(engine) ## Run the longer ones, those that kill processes, and those of the package
 	@$(SPARK_PY) -m pytest tests/pipeline -m slow $(ARGS)
 test-spark-matrix: test-spark-4.0 test-spark-4.1 .venv-spark/.ready ## Run what differs between versions of Spark on each

@@ -33,7 +33,7 @@ PAYLOAD: Final = {"sensor": "urn:ngsi-ld:WeatherObserved:0042", "values": list(r
 _LEASE: Final = "lse_00000000000000000000000000"
 _INSERT: Final = f"INSERT INTO tasks ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608  ours
 _UPDATE: Final = (
-    "UPDATE tasks SET state = ?, scheduled_at = ?, expires_at = ?, retained_until = ?, rest = ?"
+    "UPDATE tasks SET state = ?, scheduled_at = ?, expires_at = ?, retained_until = ?, task = ?"
     " WHERE id = ? AND state = ?"
 )
 
@@ -46,6 +46,7 @@ class BareWriteFailed(Exception):
 class _Rows:
     """One task as a row at each step of its life."""
 
+    id: str
     waiting: Row
     leased: Row
     succeeded: Row
@@ -65,7 +66,7 @@ def _rows(queue: str) -> _Rows:
     leased = _after(dequeued, waiting)
     lease = ReportedLease(waiting.id, queue, _LEASE)
     succeeded = _after(settle.succeed(lease, target, now=now, result=None), leased)
-    return _Rows(row_of(waiting), row_of(leased), row_of(succeeded))
+    return _Rows(waiting.id, row_of(waiting), row_of(leased), row_of(succeeded))
 
 
 def _after(change: Change, task: Task | None) -> Task:
@@ -102,11 +103,12 @@ class BareClient:
         """Insert tasks; return their ids."""
         now = datetime.now(UTC)
         ids = sorted(new_task_id(now) for _ in range(count))
-        _, *place, _, expires_at, retained_until, _, rest, payload = self._rows.waiting
+        _, *place, _, expires_at, retained_until, _, task, payload = self._rows.waiting
+        before, after = task.split(self._rows.id)
         due = micros_of(now)
+        dates = (due, expires_at, retained_until, due)
         self._write(
-            _INSERT,
-            [(id_, *place, due, expires_at, retained_until, due, rest, payload) for id_ in ids],
+            _INSERT, [(id_, *place, *dates, f"{before}{id_}{after}", payload) for id_ in ids]
         )
         return ids
 
@@ -119,9 +121,10 @@ class BareClient:
         self._change(ids, self._rows.leased, self._rows.succeeded)
 
     def _change(self, ids: Sequence[str], before: Row, after: Row) -> None:
-        _, _, state, _, scheduled_at, expires_at, retained_until, _, rest, _ = after
-        fields = (state, scheduled_at, expires_at, retained_until, rest)
-        self._write(_UPDATE, [(*fields, id_, before[2]) for id_ in ids])
+        _, _, state, _, scheduled_at, expires_at, retained_until, _, task, _ = after
+        fields = (state, scheduled_at, expires_at, retained_until)
+        head, tail = task.split(self._rows.id)
+        self._write(_UPDATE, [(*fields, f"{head}{id_}{tail}", id_, before[2]) for id_ in ids])
 
     def _write(self, statement: str, values: Sequence[tuple[object, ...]]) -> None:
         begin(self._db)

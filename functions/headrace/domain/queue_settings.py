@@ -50,7 +50,7 @@ class RateLimiting:
         int,
         setting(
             "Deliveries per interval",
-            "Most deliveries in one interval.",
+            "Deliveries per interval, and the largest burst after an idle time.",
             _TOKENS,
             short="rate_tokens",
         ),

@@ -25,6 +25,7 @@ from .pages import Frame, Page
 TEMPLATES: Final = Path(__file__).parent / "templates"
 _TIME: Final = Markup('<time datetime="{}" title="{}" data-{}>{}</time>')
 _AS_OF: Final = re.compile("<time [^>]*data-as-of>[^<]*")
+_CURSOR: Final = re.compile(r"\bcursor=[\w%-]+")
 _RELATIVE: Final = re.compile("(<time [^>]*data-(?:ago|since)>)[^<]*")
 
 
@@ -36,10 +37,11 @@ def render(page: Page, frame: Frame) -> str:
 def etag(html: str) -> str:
     """Return the weak ETag of a page.
 
-    It ignores what passing time alone changes: the text of relative times, how old the figures
-    are, and the cost in the footer.
+    It ignores what differs without a change: the text of relative times, how old the figures are,
+    the cost in the footer, and cursors, each of which is encrypted with a new nonce.
     """
     shown, _, _ = _RELATIVE.sub(r"\1", _AS_OF.sub("", html)).partition('<footer class="foot">')
+    shown = _CURSOR.sub("", shown)
     return f'W/"{sha256(shown.encode()).hexdigest()[:20]}"'
 
 

@@ -123,3 +123,15 @@ def test_ready_and_scheduled_tasks_are_drawn_apart(admin: Browser) -> None:
     assert [one.text for one in figure.one("thead").all("th")] == ["UTC", "ready", "scheduled"]
     assert rows[-1] == ["2", "3"]
     assert rows[-3] == ["4", "3"]
+
+
+def test_a_queue_without_scheduled_tasks_has_one_line_of_waiting_tasks(admin: Browser) -> None:
+    admin.queue()
+    admin.put("mail", *["{}"] * 4)
+    admin.clock.forward(300)
+    admin.record()
+
+    charts = admin.get("/console/queues/mail").page.all("figure")
+    [figure] = [each for each in charts if each.one("strong").text == "Waiting"]
+    assert [one.text for one in figure.one("thead").all("th")] == ["UTC", "waiting"]
+    assert figure.one("tbody").all("tr")[-3].one("td").text == "4"

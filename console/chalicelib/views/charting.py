@@ -65,6 +65,8 @@ def drawn(
         Mark(period.place(note.at), note.kind, f"{note.at:%H:%M} {note.text}") for note in notes
     ]
     waiting = stats.counts[Status.SCHEDULED] + stats.counts[Status.READY]
+    # Of a burst of ready tasks the estimate would draw most as scheduled, where none is.
+    whole = period.fixed or before is not None or not stats.counts[Status.SCHEDULED]
     every = _Drawing(
         period,
         series,
@@ -73,7 +75,7 @@ def drawn(
         marks,
         _levels(series, waiting, _changed_since(context, series)),
         () if before is None else _levels(before, waiting, _changed_since(context, before)),
-        () if period.fixed or before is not None else _ready(series, stats, context.now),
+        () if whole else _ready(series, stats, context.now),
     )
     return {
         "all": tuple(every.charts()),
@@ -191,7 +193,7 @@ class _Drawing:
             ready = [None if level is None else min(level, due) for level, due in levels]
             later = [None if level is None else max(0, level - due) for level, due in levels]
             lines = [ChartLine("ready", ready), ChartLine("scheduled", later)]
-            counts = f"ready and scheduled, estimated{most}"
+            counts = f"ready, scheduled, estimated{most}"
         else:
             lines = [ChartLine("waiting", self.waiting, before=self.waiting_before)]
             counts = f"ready or scheduled{most}"

@@ -111,6 +111,17 @@ def test_a_search_over_all_queues_continues_step_by_step(mail: Browser) -> None:
     assert "80 tasks found in all queues." in shown.text
 
 
+def test_the_last_step_of_a_search_counts_what_earlier_steps_found(mail: Browser) -> None:
+    mail.put("mail", *["{}"] * 50, tags={"tenant": "acme"})
+    mail.put("sms")
+    shown = mail.get("/console/search?q=tag:tenant%3Dacme")
+    while links := shown.page.all("a", rel="next"):
+        shown = mail.get(links[0].attributes["href"])
+
+    assert not ids_of(shown)
+    assert "50 tasks found in all queues." in shown.text
+
+
 @pytest.mark.parametrize(
     ("wanted", "to"),
     [

@@ -223,9 +223,9 @@ def _page(
         tasks=table("tasks", _task_columns(context), tasks),
         looking=looking,
         shown=f"{formatting.count_of(step.found, 'task')} found in all queues."
-        if step and tasks
+        if step and step.found
         else "",
-        empty=None if tasks or looking or error else _empty(asked, things),
+        empty=None if (step and step.found) or looking or error else _empty(asked, things),
     )
 
 

@@ -99,7 +99,7 @@
   let next; // the timer of the next refresh
 
   function busy() {
-    if (document.querySelector("[data-look-on]")) return "while it looks on";
+    if (document.querySelector("[data-look-on]")) return "during the search";
     if (drag) return "while you drag";
     if (document.querySelector("td.tick input:checked")) return "while tasks are ticked";
     const active = document.activeElement;

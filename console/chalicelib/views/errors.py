@@ -161,7 +161,7 @@ def _line(
     if group.dead + group.retried > 1:
         message = blanked(message)
         if not any(map(str.isalnum, message)):
-            message = f"{group.message}, or alike" if message else ""
+            message = f"{group.message}, or similar" if message else ""
     if not group.fingerprint:
         message = "other errors: more than are counted by message"
     elif not message and not group.type:

@@ -244,7 +244,7 @@ def strip(task: Task, now: datetime, told: Sequence[StoryAttempt | StoryEvent]) 
         last=last,
         length=length,
         words=f"{words}; {formatting.duration(length)} in all.",
-        kinds=tuple(dict.fromkeys(piece.kind for piece in pieces)),
+        kinds=tuple(dict.fromkeys(one.kind for one in pieces if drawn(one).width >= 1)),
     )
 
 

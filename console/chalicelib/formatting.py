@@ -90,6 +90,12 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def age(seconds: float) -> str:
+    """Return a length of time that grows, in whole minutes from a minute on."""
+    whole = round(seconds)
+    return duration(whole if whole < _MINUTE else whole // _MINUTE * _MINUTE)
+
+
 def ago(at: datetime, now: datetime) -> str:
     """Return *at* as seen from *now*: ``in 3 min``, ``2 h ago``, ``now``."""
     seconds = (now - at).total_seconds()

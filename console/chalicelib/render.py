@@ -60,6 +60,7 @@ def environment() -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         "number": formatting.number,
         "size": formatting.size,
+        "age": formatting.age,
         "duration": formatting.duration,
         "cut": formatting.cut,
         "exact": escape,

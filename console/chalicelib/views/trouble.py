@@ -120,7 +120,7 @@ def reasons_of(
         text = f"{waiting}, and nothing was started in the last minute{why}"
         found.append(TroubleReason(Rank.STALLED, text))
     elif ready and oldest > AMBER:
-        long = f"oldest ready for {formatting.duration(round(oldest))}, {waiting}"
+        long = f"oldest ready for {formatting.age(oldest)}, {waiting}"
         workers = on_duty.of(queue.name, glance.rates.dequeued)
         busy = f"; {workers.busy_words(ready - 1)} for all" if workers.all_busy else ""
         text = f"{long}{_delta(glance.grown)}{busy}"

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from headrace.domain.access import covers
+from headrace.domain.texts import amount
 from headrace.history.changelog import FILLED, FORMAT, RAW
 from headrace.spark.lake.frames import LakeFrames
 from headrace.spark.lake.reconstruct import GIVEN, SIDES, reconstructed
@@ -85,7 +86,7 @@ def backfill(
     for (_, move), number in written.items():
         moves[move] += number
     done = Backfilled(export.id, export.incremental, export.items, tuple(days), dict(moves))
-    say(f"{done.changes:,} changes of {len(days)} days")
+    say(f"{amount(done.changes, 'change')} of {amount(len(days), 'day')}")
     if days:
         rollup(lake, today=today, also=days, say=say)
     return done

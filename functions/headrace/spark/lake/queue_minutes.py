@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from headrace.domain.texts import amount
 from headrace.history.series import (
     FILES,
     SPAN,
@@ -188,7 +189,7 @@ def publish(
         ended = (before.end + timedelta(number) for number in range((today - before.end).days))
         over = {day for day in (*days, *ended) if day < today}
         if over:
-            say(f"series of {len(over)} days")
+            say(f"series of {amount(len(over), 'day')}")
             rolled |= _written(lake, lake.days(QUEUE_MINUTES, over))
     if rolled:
         begin = min(rolled)

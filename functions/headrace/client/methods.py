@@ -4,7 +4,7 @@
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.client import filling, operations, payloads
 from headrace.client.calls import (
@@ -33,33 +33,32 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound=CallStep)
 
 
-class Method(Generic[P, T]):
+class Method(Protocol[P, T_co]):
     """The type of a method; the method itself is a function."""
 
     @overload
     def __get__(self, client: None, owner: object, /) -> Callable[..., Any]: ...
     @overload
-    def __get__(self, client: "Client", owner: object, /) -> Callable[P, T]: ...
+    def __get__(self, client: "Client", owner: object, /) -> Callable[P, T_co]: ...
     @overload
-    def __get__(self, client: "AsyncClient", owner: object, /) -> Callable[P, Awaitable[T]]: ...
-    def __get__(self, client: Any, owner: object, /) -> Callable[..., Any]:
-        raise NotImplementedError
+    def __get__(self, client: "AsyncClient", owner: object, /) -> Callable[P, Awaitable[T_co]]: ...
 
 
-class Listing(Generic[P, T]):
+class Listing(Protocol[P, T_co]):
     """The type of a method that goes through values."""
 
     @overload
     def __get__(self, client: None, owner: object, /) -> Callable[..., Any]: ...
     @overload
-    def __get__(self, client: "Client", owner: object, /) -> Callable[P, Iterator[T]]: ...
+    def __get__(self, client: "Client", owner: object, /) -> Callable[P, Iterator[T_co]]: ...
     @overload
-    def __get__(self, client: "AsyncClient", owner: object, /) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Any, owner: object, /) -> Callable[..., Any]:
-        raise NotImplementedError
+    def __get__(
+        self, client: "AsyncClient", owner: object, /
+    ) -> Callable[P, AsyncIterator[T_co]]: ...
 
 
 def _sent(make: Callable[P, ApiCall[T]]) -> Method[P, T]:

@@ -5,6 +5,7 @@ one is enough; it binds closer than the space.  A minus or ``NOT`` before a term
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,7 +45,7 @@ class QueryTerm(Generic[T]):
 
 
 @dataclass(slots=True)
-class QueryText(Generic[T]):
+class QueryText(ABC, Generic[T]):
     """A text that is read term by term: how far it is read is ``at``.
 
     ``excludes`` is whether the term that is read now is excluded.
@@ -59,9 +60,9 @@ class QueryText(Generic[T]):
             message = f"must be at most {limits.QUERY} characters, not {len(self.text)}"
             raise InvalidRequest.of(FIELD, message)
 
+    @abstractmethod
     def term(self, begin: int) -> T:
         """Read the next term, which begins at *begin*."""
-        raise NotImplementedError
 
     def groups(self) -> Iterator[list[QueryTerm[T]]]:
         """Yield the terms in groups: the alternatives of an OR, or one term."""
